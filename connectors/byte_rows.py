@@ -36,9 +36,9 @@ def column_of(parts: Sequence[bytes | None]) -> Column:
     return split(b"".join(some), np.cumsum([0, *map(len, some)]))
 
 
-def rows_of(made: Array) -> Column:
+def rows_of(array: Array) -> Column:
     """The bytes of each row of a two-dimensional array."""
-    return split(np.ascontiguousarray(made), np.arange(len(made) + 1) * (made.itemsize * made.shape[1]))
+    return split(np.ascontiguousarray(array), np.arange(len(array) + 1) * (array.itemsize * array.shape[1]))
 
 
 def split(data: Bytes, edges: Array, kind: pa.DataType = _TYPE) -> Column:

@@ -36,11 +36,11 @@ def whole(codec: Any, body: memoryview, limit: int) -> memoryview:
         room *= 4
 
 
-def bounded(found: memoryview, limit: int) -> memoryview:
+def bounded(content: memoryview, limit: int) -> memoryview:
     """The same bytes, which are at most ``limit``."""
-    if len(found) > limit:
+    if len(content) > limit:
         raise ValueError(f"more than {limit} bytes")
-    return found
+    return content
 
 
 def lz4_frame_of(body: bytes | bytearray | memoryview) -> bytes:

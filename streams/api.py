@@ -272,10 +272,10 @@ class Application:
         self._history.add(HistoryRow(self._clock(), f"config-{name}", "config", outcome, link=link, detail=detail))
         return {"name": name, "value": after}
 
-    def actions(self, limit: int, wanted: Callable[[Row], bool] | None = None) -> list[Row]:
-        """Executed actions, newest first; with ``wanted`` those of the newest ones that it selects."""
-        rows = self._history.latest(limit, wanted)
-        return rows if wanted else LimitedRows(rows, max(len(rows), len(self._history.rows())))
+    def actions(self, limit: int, predicate: Callable[[Row], bool] | None = None) -> list[Row]:
+        """Executed actions, newest first; with ``predicate`` those of the newest ones that it selects."""
+        rows = self._history.latest(limit, predicate)
+        return rows if predicate else LimitedRows(rows, max(len(rows), len(self._history.rows())))
 
     def grouped(self, stream: str) -> Mapping[str, int]:
         """Findings of a stream by rule."""

@@ -59,12 +59,12 @@ def jars(name: str, progress: Progress | None = None) -> list[Path]:
     return fetch(parse(lock_text(name), f"{name}.lock"), progress)
 
 
-def fetch(wanted: Sequence[Jar], progress: Progress | None = None) -> list[Path]:
+def fetch(archives: Sequence[Jar], progress: Progress | None = None) -> list[Path]:
     """Like `jars`, for given jars."""
-    if not all(map(_is_cached, wanted)):
+    if not all(map(_is_cached, archives)):
         with _only_one_process():
-            _fetch_all([jar for jar in wanted if not _is_cached(jar)], progress or _ignore)
-    return [_place(jar) for jar in wanted]
+            _fetch_all([jar for jar in archives if not _is_cached(jar)], progress or _ignore)
+    return [_place(jar) for jar in archives]
 
 
 def sets() -> list[str]:

@@ -63,13 +63,13 @@ class NodeFeed:
         self,
         deliver: Deliver,
         paths: PulsarPaths,
-        known: Mapping[str, int],
+        mzxids: Mapping[str, int],
         ended: Mapping[str, int],
         now: Callable[[], int],
         pace: Pace,
     ) -> None:
         self._deliver, self._paths, self._now, self._pace = deliver, paths, now, pace
-        self._held, self._ended = dict(known), dict(ended)
+        self._held, self._ended = dict(mzxids), dict(ended)
         self._again: Iterator[list[Node]] | None = None
         self._begun_ms, self._next_ms = 0, 0
         self.unreadable: frozenset[str] = frozenset()
@@ -168,7 +168,7 @@ class PulsarCapture(Follower):
     """Observes the owners of one cluster until it is closed.
 
     ``publish`` may block and may raise: it is called again with the same arguments until it succeeds, and nothing else
-    is published before. ``known``: the journal's content by path, without GONE nodes: the mzxid of a READABLE node, -1
+    is published before. ``mzxids``: the journal's content by path, without GONE nodes: the mzxid of a READABLE node, -1
     of others; ``ended``: the zxids of GONE nodes. ``now`` returns the time in ms since the epoch. A later record of the
     same mzxid wins. ``reached``: the highest observed zxid.
     """
@@ -178,7 +178,7 @@ class PulsarCapture(Follower):
         connect: Callable[[], ZooKeeperClient],
         paths: PulsarPaths,
         publish: Callable[[Iterable[Pointers]], None],
-        known: Mapping[str, int],
+        mzxids: Mapping[str, int],
         now: Callable[[], int],
         pace: Pace = PACE,
         reached: int = 0,
@@ -186,7 +186,7 @@ class PulsarCapture(Follower):
     ) -> None:
         super().__init__("owners", connect, NodeWatch((), now), now)
         self._paths, self._reached = paths, reached
-        self._feed = NodeFeed(lambda news: self._until_done(lambda: publish(news)), paths, known, ended, now, pace)
+        self._feed = NodeFeed(lambda news: self._until_done(lambda: publish(news)), paths, mzxids, ended, now, pace)
         self._tops = (paths.ledgers, paths.schemas)
         self._named = SimpleQueue[str]()
 

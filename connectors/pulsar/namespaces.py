@@ -24,12 +24,12 @@ def namespaces(client: ZooKeeperClient, paths: PulsarPaths) -> list[str]:
 
 
 def ledgers(
-    client: ZooKeeperClient, paths: PulsarPaths, wanted: Sequence[PulsarTopic], bad: Callable[[PulsarTopic, Stop], None]
+    client: ZooKeeperClient, paths: PulsarPaths, topics: Sequence[PulsarTopic], bad: Callable[[PulsarTopic, Stop], None]
 ) -> Iterator[tuple[PulsarTopic, TopicLog]]:
     """The ledgers of these topics, without topics that are gone meanwhile; those of shadow topics last. ``bad``
     receives topics whose node, or whose source's node, is not readable. Raises `Retry`."""
     shadows = dict[PulsarTopic, PulsarTopic]()
-    for topic, node in zip(wanted, _nodes(client, paths, wanted), strict=True):
+    for topic, node in zip(topics, _nodes(client, paths, topics), strict=True):
         if node.error == GONE:
             continue
         try:

@@ -51,11 +51,11 @@ class ReadableTopics(NamedTuple):
     """The topics that exist with and without partitions, if it is not known which of both clients read."""
 
 
-def choice(found: Collection[PulsarTopic], of: Partitioned) -> ReadableTopics:
+def choice(candidates: Collection[PulsarTopic], of: Partitioned) -> ReadableTopics:
     """What clients read of these topics of a namespace."""
-    split = {topic.whole for topic in found if topic.partition >= 0}
+    split = {topic.whole for topic in candidates if topic.partition >= 0}
     readable = ReadableTopics([], [])
-    for topic in found:
+    for topic in candidates:
         own, all_of = of.size(topic), of.size(topic.whole)
         if own is None and topic in split:
             readable.doubtful.append(topic)
@@ -83,15 +83,15 @@ def partitions(client: ZooKeeperClient, paths: PulsarPaths, topic: PulsarTopic) 
 
 
 def topics_in(
-    client: ZooKeeperClient, paths: PulsarPaths, namespace: str, wanted: Callable[[PulsarTopic], bool]
+    client: ZooKeeperClient, paths: PulsarPaths, namespace: str, predicate: Callable[[PulsarTopic], bool]
 ) -> list[PulsarTopic]:
     """The topics and partitions of a namespace TENANT/NAMESPACE that have managed ledgers, that clients read, and that
-    are ``wanted``, by name, without those of Pulsar itself. Raises `Stop` for an invalid name, and for a topic that is
-    not decided, `Retry`."""
+    ``predicate`` selects, by name, without those of Pulsar itself. Raises `Stop` for an invalid name, and for a topic
+    that is not decided, `Retry`."""
     check_namespace(namespace)
     client.settle(paths.ledgers)
     (there,) = _managed_ledgers(client, paths, [namespace])
-    candidates = [topic for topic in there if not topic.system and wanted(topic)]
+    candidates = [topic for topic in there if not topic.system and predicate(topic)]
     readable = choice(candidates, of_namespaces(client, paths, [namespace])) if candidates else ReadableTopics([], [])
     for topic in readable.doubtful:
         raise undecided(paths, topic)

@@ -21,16 +21,16 @@ class Missed(Retry):
     """A change without an event: other changes may also have been missed."""
 
 
-def ensure_later(found: int, reached: int) -> None:
+def ensure_later(zxid: int, reached: int) -> None:
     """Raise `Rewound` if an up-to-date server is at a zxid before an observed one."""
-    if found < reached:
-        raise Rewound(f"ZooKeeper at zxid {reached:#x} or later, as observed", f"{found:#x}", _TODO)
+    if zxid < reached:
+        raise Rewound(f"ZooKeeper at zxid {reached:#x} or later, as observed", f"{zxid:#x}", _TODO)
 
 
-def ensure_instance(known: str, found: str) -> None:
-    """Raise `Rewound` if the INSTANCEID of a cluster differs from the observed one. ``known`` empty: none observed."""
-    if known and known != found:
-        raise Rewound(f"the BookKeeper cluster with INSTANCEID {known}", found or "none", _TODO)
+def ensure_instance(observed: str, found: str) -> None:
+    """Raise `Rewound` if the INSTANCEID of a cluster differs from the observed one. ``observed`` empty: none."""
+    if observed and observed != found:
+        raise Rewound(f"the BookKeeper cluster with INSTANCEID {observed}", found or "none", _TODO)
 
 
 def ensure_deleted(client: ZooKeeperClient, missing: Mapping[str, int]) -> None:

@@ -180,10 +180,10 @@ class NodeWatch:
             self._pending = {**taken, **self._pending}
         self.wake.set()
 
-    def has(self, wanted: Callable[[str], bool]) -> bool:
+    def has(self, predicate: Callable[[str], bool]) -> bool:
         """Whether an event that was not taken yet has such a path."""
         with self._lock:
-            return any(map(wanted, self._pending))
+            return any(map(predicate, self._pending))
 
     def __len__(self) -> int:
         return len(self._pending) + len(self._burst)

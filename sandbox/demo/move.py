@@ -148,13 +148,13 @@ class MoveDemo:
         except Retry as error:  # what it did not read is counted
             self.result.wrong.append(str(error))
 
-    def have(self, wanted: set[str]) -> bool:
+    def have(self, orders: set[str]) -> bool:
         """Whether all sites have these orders. One that has them is not read again."""
         for site in self.sites:
-            if self.complete.get(site.name) != wanted:
-                if not wanted <= keys(site.log()):
+            if self.complete.get(site.name) != orders:
+                if not orders <= keys(site.log()):
                     return False
-                self.complete[site.name] = wanted
+                self.complete[site.name] = orders
         return True
 
     def compare(self) -> list[Log]:

@@ -73,11 +73,13 @@ def order_of(key: str, begun_ms: int) -> ShopOrder:
     return ShopOrder(body, raw, sys, begun_ms + number, texts, frozenset(kinds))
 
 
-def same_message(key: str, begun_ms: int, raw: bytes, sys: int, born_ms: int, found: dict[str, str]) -> bool:
+def same_message(
+    key: str, begun_ms: int, raw: bytes, sys: int, born_ms: int, stored_properties: dict[str, str]
+) -> bool:
     """Whether a stored message, with these bytes and properties, is what was written, compressed as it was."""
     order = order_of(key, begun_ms)
-    kept = {name: value for name, value in found.items() if name not in _ADDED}
-    born_ms = int(found.get(names.TIME.decode(), born_ms))
+    kept = {name: value for name, value in stored_properties.items() if name not in _ADDED}
+    born_ms = int(stored_properties.get(names.TIME.decode(), born_ms))
     there = (raw, sys & flags.KEPT, born_ms, kept, bytes(opened(raw, sys, key)))
     return there == (order.raw, order.sys, order.born_ms, order.properties | order.committed, order.body)
 

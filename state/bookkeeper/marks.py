@@ -15,9 +15,9 @@ HIDDEN = 2**31 - 1
 """The version of a mark that exists and may not be read: it counts as a mark, and no write is made for this version."""
 
 
-def with_marks(known: MarkRows, read: MarkRows) -> MarkRows:
+def with_marks(marks: MarkRows, read: MarkRows) -> MarkRows:
     """The marks and locks after some were read, ordered by ledger. ``read``: one row for each ledger that was read,
     also for those with neither."""
-    both = np.concatenate([known[~np.isin(known["ledger"], read["ledger"])], read])
+    both = np.concatenate([marks[~np.isin(marks["ledger"], read["ledger"])], read])
     there = both[(both["version"] >= 0) | (both["locked"] > 0)]
     return there[np.argsort(there["ledger"], kind="stable")]

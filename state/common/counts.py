@@ -1,6 +1,6 @@
 """Texts with a number and a noun that agree."""
 
 
-def many(count: int, one: str, more: str = "") -> str:
+def many(count: int, noun: str, more: str = "") -> str:
     """1 ledger, 2 ledgers, 1,000 ledgers."""
-    return f"{count:,} {one if count == 1 else more or one + 's'}"
+    return f"{count:,} {noun if count == 1 else more or noun + 's'}"

@@ -174,9 +174,9 @@ def from_text(raw: Any, kind: Any) -> Any:
 _LISTED = 16
 
 
-def near(name: str, known: Iterable[str]) -> str:
+def near(name: str, choices: Iterable[str]) -> str:
     """A suggestion for an unknown name, as the end of a message."""
-    matches = get_close_matches(name[:_LONGEST_NAME], list(known), 1, 0.75)
+    matches = get_close_matches(name[:_LONGEST_NAME], list(choices), 1, 0.75)
     return f"; did you mean {matches[0]}?" if matches else ""
 
 

@@ -104,14 +104,14 @@ def check(draft: Draft) -> Iterator[str]:
             yield from check_entry(name, entry, draft)
 
 
-def check_entry(name: str, chosen: LogDirsSettings, _draft: Draft) -> Iterator[str]:
+def check_entry(name: str, entry: LogDirsSettings, _draft: Draft) -> Iterator[str]:
     """The problems of one entry by itself."""
     path = f"logdirs.{name}"
-    yield from problems_of(f"{path}.exclude", chosen.exclude)
-    for place in chosen.exclude_dirs:
+    yield from problems_of(f"{path}.exclude", entry.exclude)
+    for place in entry.exclude_dirs:
         if not place.startswith("/"):
             yield f"{path}.exclude_dirs: expected absolute paths, as the broker reports them; found {shown(place)}"
-    for window in chosen.windows:
+    for window in entry.windows:
         match = WINDOW.fullmatch(window)
         if not match or match.groups()[:2] == match.groups()[2:]:
             yield f"{path}.windows: expected two different times, for example 22:00-06:00; found {shown(window)}"

@@ -76,11 +76,11 @@ def observed(broker: Broker, at_ms: int) -> ObservedBroker:
     return ObservedBroker(broker.id, at_ms, broker.cordons, skew(broker), directories, _copying(broker))
 
 
-def cordoned(found: ObservedBroker, paths: frozenset[str] | None) -> ObservedBroker:
+def cordoned(broker: ObservedBroker, paths: frozenset[str] | None) -> ObservedBroker:
     """The snapshot after exactly these directories were cordoned; None: nothing was changed."""
     if paths is None:
-        return found
-    return found._replace(directories=tuple(d._replace(cordoned=d.path in paths) for d in found.directories))
+        return broker
+    return broker._replace(directories=tuple(d._replace(cordoned=d.path in paths) for d in broker.directories))
 
 
 def largest(broker: Broker, count: int) -> list[Replica]:

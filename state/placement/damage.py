@@ -107,8 +107,8 @@ def _replica(fields: Any) -> tuple[ReplicaRange, bool] | None:
     return ReplicaRange(ids[0], bookie, ids[1], ids[2]), _KINDS[kind]
 
 
-def crowded_out(known: Iterable[ReplicaDamage], most: int = MOST) -> list[ReplicaDamage]:
+def crowded_out(damages: Iterable[ReplicaDamage], most: int = MOST) -> list[ReplicaDamage]:
     """What to forget so that at most ``most`` remain: the oldest reports without confirmation, and only then the oldest
     confirmed ones. Forged reports therefore displace no confirmed damage before they are confirmed themselves."""
-    every = sorted(known, key=lambda report: (report.confirmed, report.at_ms))
+    every = sorted(damages, key=lambda report: (report.confirmed, report.at_ms))
     return every[: max(0, len(every) - most)]

@@ -57,19 +57,19 @@ def members(bench: FragmentJudge, names: list[str]) -> list[dict[str, Any]]:
     ]
 
 
-def shown(bench: FragmentJudge, found: EvidenceFinding, quorum: int) -> dict[str, Any]:
+def shown(bench: FragmentJudge, finding: EvidenceFinding, quorum: int) -> dict[str, Any]:
     """One fragment."""
-    what = RULES[found.rule]
+    what = RULES[finding.rule]
     return {
-        "bookies": members(bench, found.bookies),
+        "bookies": members(bench, finding.bookies),
         "rule": what.id,
         "verdict": what.verdict.name.lower(),
-        "copies": quorum if found.stage is FragmentStage.EMPTY else int(found.facts.copies[0]),
-        "racks": int(found.facts.racks[0]),
-        "empty": found.stage is FragmentStage.EMPTY,
-        "failing_windows": list(_failing(bench, found, quorum)),
-        "repair": _chance(bench, found, quorum),
-        "refusing": list(found.refusing),
+        "copies": quorum if finding.stage is FragmentStage.EMPTY else int(finding.facts.copies[0]),
+        "racks": int(finding.facts.racks[0]),
+        "empty": finding.stage is FragmentStage.EMPTY,
+        "failing_windows": list(_failing(bench, finding, quorum)),
+        "repair": _chance(bench, finding, quorum),
+        "refusing": list(finding.refusing),
     }
 
 
@@ -108,13 +108,13 @@ def _chance(bench: FragmentJudge, finding: EvidenceFinding, quorum: int) -> str:
     return f"depends on BookKeeper's random choices: some attempts succeed, with at least {replicas} moved"
 
 
-def changes(bench: FragmentJudge, found: EvidenceFinding, quorum: int) -> list[str]:
+def changes(bench: FragmentJudge, finding: EvidenceFinding, quorum: int) -> list[str]:
     """What would change the verdict of this fragment, the most specific first."""
-    what = RULES[found.rule]
+    what = RULES[finding.rule]
     if what.verdict is Verdict.TRUE:
         return []
-    say = _SAYS.get(found.rule)
-    return [*(say(bench, found, quorum) if say else ()), what.remedy]
+    say = _SAYS.get(finding.rule)
+    return [*(say(bench, finding, quorum) if say else ()), what.remedy]
 
 
 def _away(finding: EvidenceFinding) -> list[str]:

@@ -178,9 +178,9 @@ class Bucket:
         self._view = view
 
 
-def merged(known: Rows, fresh: Rows) -> Rows:
+def merged(findings: Rows, fresh: Rows) -> Rows:
     """Findings after a delta: its findings replace those of the same ledger, TRUE removes them. Sorted by id."""
-    rest = known[~np.isin(known["ledger"], fresh["ledger"])]
+    rest = findings[~np.isin(findings["ledger"], fresh["ledger"])]
     both = np.concatenate([rest, fresh[fresh["verdict"] != Verdict.TRUE]])
     return both[np.argsort(both["ledger"], kind="stable")]
 

@@ -54,15 +54,15 @@ class FailureEffect:
 
 class WhatIf:
     """Folds ledgers into the losses of these failures, and into the loss without any failure, `NOW`. ``failures``: the
-    bookies of each failure, by its name; ``known``: the bookies that have a cookie or a registration; ``registered``:
+    bookies of each failure, by its name; ``members``: the bookies that have a cookie or a registration; ``registered``:
     the bookies that are registered now; ``writable``: the bookies that accept entries now."""
 
     def __init__(
-        self, failures: Mapping[str, Set[str]], known: Set[str], registered: Set[str], writable: Set[str]
+        self, failures: Mapping[str, Set[str]], members: Set[str], registered: Set[str], writable: Set[str]
     ) -> None:
         self._failures, self._registered, self._writable = failures, registered, writable
         # A bookie that was decommissioned has no cookie: only the ledgers name it.
-        self.missing = {*known} - registered
+        self.missing = {*members} - registered
         everything = {NOW: self.missing, **failures}
         self.losses = {name: FailureEffect(name, len(bookies)) for name, bookies in everything.items()}
         self.ledgers = 0

@@ -41,9 +41,9 @@ def between(ledgers: Sequence[LedgerInfo], start: EntryPosition, end: EntryPosit
     return [part for part in ranges if part.last is not None]
 
 
-def count(found: Sequence[LedgerRange]) -> int:
+def count(ranges: Sequence[LedgerRange]) -> int:
     """The entries of parts that have a last one."""
-    return sum(part.last - part.first + 1 for part in found if part.last is not None)
+    return sum(part.last - part.first + 1 for part in ranges if part.last is not None)
 
 
 def trimmed(ledgers: Sequence[LedgerInfo], start: EntryPosition) -> bool:

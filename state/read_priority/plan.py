@@ -32,7 +32,7 @@ class PassResult(NamedTuple):
     """What Trueup remembers from now on, by target."""
 
 
-def decide(seen: PriorityObservation, before: Remembered, chosen: ReadPrioritySettings) -> PassResult:
+def decide(seen: PriorityObservation, before: Remembered, settings: ReadPrioritySettings) -> PassResult:
     """Decide about all namespaces and topics. Of topics that left their namespace nothing is remembered; other targets
     that were not observed are remembered as they are."""
     there = {topic.name for topic in seen.topics}
@@ -48,8 +48,8 @@ def decide(seen: PriorityObservation, before: Remembered, chosen: ReadPrioritySe
     for topic in seen.topics:
         kept[topic.name] = mine = _looked(seen, topic, kept.get(topic.name, NOTHING))
         if topic.declared is not None or mine.switch is not None:
-            findings += topic_findings(seen, topic, mine, chosen)
-            due += _pending(kept, topic.name, _of_topic(seen, topic, mine, chosen))
+            findings += topic_findings(seen, topic, mine, settings)
+            due += _pending(kept, topic.name, _of_topic(seen, topic, mine, settings))
     return PassResult(tuple(findings), tuple(due), {name: state for name, state in kept.items() if state != NOTHING})
 
 

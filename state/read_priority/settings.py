@@ -107,14 +107,14 @@ class Declared:
     """The key of the entry in read_priority.declared that declares the priority."""
 
 
-def declared_of(chosen: Mapping[str, str], namespace: str, topic: str = "") -> Declared | None:
+def declared_of(patterns: Mapping[str, str], namespace: str, topic: str = "") -> Declared | None:
     """The declared priority of a namespace, or with ``topic`` (its last part) of a topic; None: unmanaged."""
-    of_namespace = _first(chosen, namespace)
-    pattern = _first(chosen, namespace, f"{namespace}/{topic}") if topic else of_namespace
-    if pattern is None or chosen[pattern] == UNMANAGED:
+    of_namespace = _first(patterns, namespace)
+    pattern = _first(patterns, namespace, f"{namespace}/{topic}") if topic else of_namespace
+    if pattern is None or patterns[pattern] == UNMANAGED:
         return None
     level = Level.NAMESPACE if pattern == of_namespace else Level.TOPIC
-    return Declared(ReadPriority(chosen[pattern]), level, pattern)
+    return Declared(ReadPriority(patterns[pattern]), level, pattern)
 
 
 def _first(patterns: Mapping[str, str], *names: str) -> str | None:

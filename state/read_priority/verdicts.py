@@ -50,7 +50,7 @@ def reads(ledgers: Sequence[LedgerCopies], priority: ReadPriority) -> ReadVerdic
 
 
 def topic_findings(
-    seen: PriorityObservation, topic: TopicView, kept: PriorityState, chosen: ReadPrioritySettings
+    seen: PriorityObservation, topic: TopicView, kept: PriorityState, settings: ReadPrioritySettings
 ) -> Iterator[ReadFinding]:
     """The findings about a managed topic, the most important first."""
     force = seen.of_topic(topic)
@@ -63,7 +63,7 @@ def topic_findings(
         yield ReadFinding(topic.name, "read_priority.lost", _named(verdict.lost, force.priority))
     yield from _stalls(topic, force, verdict)
     yield from _declared(topic, force, kept)
-    yield from _due(seen, topic, chosen)
+    yield from _due(seen, topic, settings)
 
 
 def _refused(target: str, kept: PriorityState) -> Iterator[ReadFinding]:
@@ -147,7 +147,7 @@ def model_of(seen: PriorityObservation, namespace: str) -> str:
     )
 
 
-def harmed(seen: PriorityObservation, namespace: str, wanted: ReadPriority) -> str:
+def harmed(seen: PriorityObservation, namespace: str, priority: ReadPriority) -> str:
     """Why topics of a namespace that inherit its priority would read worse with this one; empty if none would."""
     if seen.incomplete:
         return seen.incomplete
@@ -157,7 +157,7 @@ def harmed(seen: PriorityObservation, namespace: str, wanted: ReadPriority) -> s
         force = seen.of_topic(topic)
         if isinstance(force, Contradiction):
             return f"{topic.name}: {force.reason}"
-        if force.origin is not Level.TOPIC and (why := worse(topic, force.priority, wanted)):
+        if force.origin is not Level.TOPIC and (why := worse(topic, force.priority, priority)):
             return why
     return ""
 

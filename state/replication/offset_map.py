@@ -248,11 +248,11 @@ class OffsetMap:
             number=self.number + int((~kept).sum()),
         )
 
-    def records(self, chosen: Collection[int] | None = None) -> list[dict[str, Any]]:
+    def records(self, parts: Collection[int] | None = None) -> list[dict[str, Any]]:
         """The map as plain data, in parts: the head (part -1), then the runs; all parts, or the chosen ones. Only the
         last parts change when a map grows, so a compacted topic keyed by part stays small."""
-        head = [self._head()] if chosen is None or HEAD in chosen else []
-        return [*head, *({"part": part, **self._slice(rows)} for part, rows in self._parts(chosen))]
+        head = [self._head()] if parts is None or HEAD in parts else []
+        return [*head, *({"part": part, **self._slice(rows)} for part, rows in self._parts(parts))]
 
     def digests(self) -> dict[int, int]:
         """`digest` of each of `records`, without creating them."""

@@ -175,22 +175,22 @@ def _may_create(seen: OpenCluster, parent: str) -> str:
     return str(answer)
 
 
-def bookies(found: queries.Registered) -> Check:
+def bookies(registered: queries.Registered) -> Check:
     """At least one bookie is writable."""
-    lost = len(found.cookies - set(found.writable) - set(found.readonly))
-    counts = f"{len(found.writable)} writable, {len(found.readonly)} read-only, {lost} with a cookie only"
-    if not found.writable:
+    lost = len(registered.cookies - set(registered.writable) - set(registered.readonly))
+    counts = f"{len(registered.writable)} writable, {len(registered.readonly)} read-only, {lost} with a cookie only"
+    if not registered.writable:
         return fail("bookies", counts, "start bookies, or correct cluster.ledgers_root")
     return warn("bookies", counts, "restart or decommission the missing bookies") if lost else ok("bookies", counts)
 
 
-def hidden(found: queries.Registered) -> Check:
+def hidden(registered: queries.Registered) -> Check:
     """Registrations that may not be read."""
-    error = unread("registrations of bookies", sorted(found.hidden.values()))
+    error = unread("registrations of bookies", sorted(registered.hidden.values()))
     return warn("registrations", error.found, f"{error.todo}; the hosts and racks of these bookies are not known")
 
 
-def locations(seen: OpenCluster, found: queries.Registered) -> dict[str, str]:
+def locations(seen: OpenCluster, registered: queries.Registered) -> dict[str, str]:
     """Rack of every bookie according to these settings; the default rack if none is known."""
     from trueup.streams.bookkeeper.cluster import rack_map
 
@@ -198,8 +198,8 @@ def locations(seen: OpenCluster, found: queries.Registered) -> dict[str, str]:
     if mapping.znode:
         there = seen.client.look(mapping.znode)
         mapping.load(there[0] if there else None)
-    bookies = sorted(found.cookies | set(found.writable) | set(found.readonly))
-    places = racks_of(mapping, bookies, found.hosts, found.hidden)
+    bookies = sorted(registered.cookies | set(registered.writable) | set(registered.readonly))
+    places = racks_of(mapping, bookies, registered.hosts, registered.hidden)
     return {bookie: rack or DEFAULT_RACK for bookie, rack in places.items()}
 
 

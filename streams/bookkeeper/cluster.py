@@ -292,10 +292,10 @@ def hidden(health: CaptureHealth) -> list[str]:
     return [f"expected permission to read all marks, locks and registrations; found {found}; {todo}"]
 
 
-def rack_map(chosen: settings.RackSettings) -> RackMap:
+def rack_map(racks: settings.RackSettings) -> RackMap:
     """The rack map that the settings name."""
-    if chosen.source == "script":
-        return Script(chosen.script)
-    if chosen.source == "static":
-        return StaticRacks(chosen.table)
-    return PulsarRacks() if chosen.source == "pulsar" else Unmapped()
+    if racks.source == "script":
+        return Script(racks.script)
+    if racks.source == "static":
+        return StaticRacks(racks.table)
+    return PulsarRacks() if racks.source == "pulsar" else Unmapped()

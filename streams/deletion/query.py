@@ -161,12 +161,12 @@ def leaks_of(row: LeaksRow) -> tuple[int, int, Leaks]:
 
 
 def start(
-    spark: SparkSession, journal: "Journal", chosen: "SparkSettings", sink: Sink, checkpoint: str
+    spark: SparkSession, journal: "Journal", settings: "SparkSettings", sink: Sink, checkpoint: str
 ) -> StreamingQuery:
     """Start the query of `ANSWER` rows into ``sink``, which is called with a batch and its number."""
-    records = records_of(spark, journal, TOPICS, chosen.max_records)
-    rows = answers(records, chosen.buckets, journal.signer("topology"))
-    return started(rows, "deletion", f"{max(EVERY_MS, chosen.trigger_ms)} milliseconds", sink, checkpoint)
+    records = records_of(spark, journal, TOPICS, settings.max_records)
+    rows = answers(records, settings.buckets, journal.signer("topology"))
+    return started(rows, "deletion", f"{max(EVERY_MS, settings.trigger_ms)} milliseconds", sink, checkpoint)
 
 
 FORM = 5  # version of the state in the checkpoint

@@ -155,10 +155,10 @@ class DeletionReport:
             "stage": deletion.stage.value if deletion else "suspected" if rule.verdict is Verdict.DRIFTED else "",
         }
 
-    def findings(self, wanted: Filter) -> tuple[list[Finding], int]:
+    def findings(self, filter_: Filter) -> tuple[list[Finding], int]:
         """Unreferenced ledgers as findings."""
-        all_wanted = wanted.verdict is None and wanted.rule is None
-        every = self.rows(wanted.limit if all_wanted else 1 << 30, wanted.namespace)
+        all_wanted = filter_.verdict is None and filter_.rule is None
+        every = self.rows(filter_.limit if all_wanted else 1 << 30, filter_.namespace)
         findings = [
             Finding(
                 {"ledger": row["ledger"]},
@@ -170,9 +170,9 @@ class DeletionReport:
                 {"owner": row["owner"], "bytes": row["bytes"], "version": row["version"]},
             )
             for row in every
-            if wanted.verdict in (None, row["verdict"]) and wanted.rule in (None, row["rule"])
+            if filter_.verdict in (None, row["verdict"]) and filter_.rule in (None, row["rule"])
         ]
-        return findings[: wanted.limit], every.total if all_wanted else len(findings)
+        return findings[: filter_.limit], every.total if all_wanted else len(findings)
 
     def deletions(self, namespace: str | None = None) -> list[Row]:
         """Pending deletions, oldest first; with ``namespace`` those whose owner is in it."""

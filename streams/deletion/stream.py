@@ -147,9 +147,9 @@ class DeletionStream(Stream):
         self._context.history.add(entry)
         return row
 
-    def findings(self, wanted: Filter) -> tuple[Sequence[Finding], int]:
+    def findings(self, filter_: Filter) -> tuple[Sequence[Finding], int]:
         """Unreferenced ledgers and objects, oldest finding first."""
-        return self._report.findings(wanted)
+        return self._report.findings(filter_)
 
     def grouped(self) -> Mapping[str, int]:
         """The number of findings by rule."""

@@ -10,11 +10,11 @@ from trueup.streams.journal.journal import Journal
 from trueup.streams.runtime.warm import View
 
 
-def view(spark: Callable[[], SparkSession], journal: Journal, chosen: SparkSettings) -> View:
+def view(spark: Callable[[], SparkSession], journal: Journal, settings: SparkSettings) -> View:
     """The query of deletion."""
     return View(
         "deletion",
         query.FORM,
         query.TOPICS,
-        lambda sink, checkpoint: query.start(spark(), journal, chosen, sink, checkpoint),
+        lambda sink, checkpoint: query.start(spark(), journal, settings, sink, checkpoint),
     )

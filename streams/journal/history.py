@@ -80,17 +80,17 @@ class History:
                     del self._unsaved[: len(some)]
                     self._saved += len(some)
 
-    def latest(self, limit: int, wanted: Callable[[Row], bool] | None = None) -> list[Row]:
+    def latest(self, limit: int, predicate: Callable[[Row], bool] | None = None) -> list[Row]:
         """The newest rows for the API, newest first. If memory does not hold enough, they are read from the journal.
-        ``wanted``: selects from the rows in memory."""
-        rows = self.rows() if self._acts else self._read(KEPT if wanted else limit)
-        if limit > len(rows) == KEPT and not wanted:
+        ``predicate``: selects from the rows in memory."""
+        rows = self.rows() if self._acts else self._read(KEPT if predicate else limit)
+        if limit > len(rows) == KEPT and not predicate:
             self.save()
             rows = self._read(limit) or rows
         newest = sorted(rows, key=lambda row: -row.at_ms)
-        if wanted is None:
+        if predicate is None:
             return [row._asdict() for row in newest[:limit]]
-        return list(islice(filter(wanted, (row._asdict() for row in newest)), limit))
+        return list(islice(filter(predicate, (row._asdict() for row in newest)), limit))
 
     def rows(self, ledger: int | None = None) -> list[HistoryRow]:
         """The rows in memory, oldest first, of one ledger or of all."""

@@ -175,7 +175,7 @@ class LogDirsManager:
             "largest": [r._asdict() for r in largest(now.broker, LARGEST)] if now.broker else [],
         }
 
-    def findings(self, wanted: Filter) -> list[Finding]:
+    def findings(self, filter_: Filter) -> list[Finding]:
         """Brokers that violate a rule."""
         findings = [
             Finding(
@@ -192,7 +192,7 @@ class LogDirsManager:
         return [
             finding
             for finding in findings
-            if wanted.verdict in (None, finding.verdict) and wanted.rule in (None, finding.rule)
+            if filter_.verdict in (None, finding.verdict) and filter_.rule in (None, finding.rule)
         ]
 
     def plan(self) -> list[PlanRow]:

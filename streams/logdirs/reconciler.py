@@ -215,13 +215,13 @@ class LogDirsReconciler:
         )
 
 
-def observed_record(kafka: str, found: ObservedBroker) -> Row:
+def observed_record(kafka: str, broker: ObservedBroker) -> Row:
     """An observation as a record of its topic."""
     return {
         "kafka": kafka,
-        **found._asdict(),
-        "directories": [d._asdict() for d in found.directories],
-        "copying": [c._asdict() for c in found.copying],
+        **broker._asdict(),
+        "directories": [d._asdict() for d in broker.directories],
+        "copying": [c._asdict() for c in broker.copying],
     }
 
 

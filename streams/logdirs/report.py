@@ -14,9 +14,9 @@ from trueup.streams.runtime.format import size
 from trueup.streams.runtime.stream import AWAITING, PlanRow
 
 
-def strategy_of(dirs: LogDirsReconciler, known: BrokerState) -> str:
+def strategy_of(dirs: LogDirsReconciler, state: BrokerState) -> str:
     """The strategy that is in effect."""
-    return known.decision.strategy if known.decision else dirs.policy.strategy
+    return state.decision.strategy if state.decision else dirs.policy.strategy
 
 
 def cluster_status(dirs: LogDirsReconciler) -> LogDirsStatus:
@@ -44,21 +44,21 @@ def cluster_status(dirs: LogDirsReconciler) -> LogDirsStatus:
     )
 
 
-def directory_row(dirs: LogDirsReconciler, known: BrokerState, d: Directory) -> Row:
+def directory_row(dirs: LogDirsReconciler, state: BrokerState, d: Directory) -> Row:
     """The row of one directory."""
-    assert known.observed is not None, "its directory is given"
-    whose = "ours" if d.path in known.ours.cordoned else "others"
+    assert state.observed is not None, "its directory is given"
+    whose = "ours" if d.path in state.ours.cordoned else "others"
     return {
         "kafka": dirs.name,
-        "broker": known.observed.broker,
+        "broker": state.observed.broker,
         **d._asdict(),
         "used": d.total - d.usable if d.total >= 0 else -1,
         "cordoned": whose if d.cordoned else "",
-        "strategy": strategy_of(dirs, known),
-        "skew": known.observed.skew,
-        "rule": known.rule,
-        "reason": known.reason,
-        "at_ms": known.observed.at_ms,
+        "strategy": strategy_of(dirs, state),
+        "skew": state.observed.skew,
+        "rule": state.rule,
+        "reason": state.reason,
+        "at_ms": state.observed.at_ms,
     }
 
 

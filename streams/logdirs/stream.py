@@ -60,10 +60,10 @@ class LogDirsStream(Stream):
         """Create a topic in directories selected by the strategy."""
         return self.logdirs.create_topic(str(names["kafka"]), **arguments)
 
-    def findings(self, wanted: Filter) -> tuple[Sequence[Finding], int]:
+    def findings(self, filter_: Filter) -> tuple[Sequence[Finding], int]:
         """Brokers that violate a rule of log directories."""
-        findings = self.logdirs.findings(wanted)
-        return findings[: wanted.limit], len(findings)
+        findings = self.logdirs.findings(filter_)
+        return findings[: filter_.limit], len(findings)
 
     def plan(self) -> list[PlanRow]:
         """Moves in progress, and changes that are due or wait for approval."""

@@ -56,7 +56,7 @@ class DamageReports:
         """Load the reports of earlier runs. Each replica is read again before its damage is confirmed."""
         self._known = {damage.replica: damage for damage in self._journal.newest(DAMAGES).values()}
 
-    def report(self, found: Iterable[tuple[ReplicaRange, bool]], reporter: str) -> int:
+    def report(self, replicas: Iterable[tuple[ReplicaRange, bool]], reporter: str) -> int:
         """Remember reported replicas; returns the number of new ones. Raises `Retry` if the journal does not accept
         them."""
         now_ms = self._clock()
@@ -64,7 +64,7 @@ class DamageReports:
             earlier = {damage.replica: damage for damage in self._all()}
             fresh = {
                 replica: ReplicaDamage(replica, missing, reporter, now_ms)
-                for replica, missing in found
+                for replica, missing in replicas
                 if replica not in earlier
             }
             dropped = crowded_out([*earlier.values(), *fresh.values()])
@@ -126,20 +126,20 @@ class DamageReports:
         confirmed = sum(damage.confirmed for damage in damages)
         return {"reported": len(damages) - confirmed, "confirmed": confirmed}
 
-    def findings(self, wanted: Filter, confirmed: bool) -> list[Finding]:
+    def findings(self, filter_: Filter, confirmed: bool) -> list[Finding]:
         """The findings about confirmed or about other replicas, the oldest first. Their bookie is the one of the
         replica."""
         damages = [
             damage
             for damage in self._all()
-            if damage.confirmed is confirmed and wanted.bookie in (None, damage.replica.bookie)
+            if damage.confirmed is confirmed and filter_.bookie in (None, damage.replica.bookie)
         ]
-        if wanted.namespace is not None and damages:
+        if filter_.namespace is not None and damages:
             ledgers = np.array([damage.replica.ledger for damage in damages], np.int64)
-            within = {*self._cluster.select(ledgers, LedgerSelection(namespace=wanted.namespace)).tolist()}
+            within = {*self._cluster.select(ledgers, LedgerSelection(namespace=filter_.namespace)).tolist()}
             damages = [damage for damage in damages if damage.replica.ledger in within]
         findings = map(_finding, sorted(damages, key=lambda damage: damage.at_ms))
-        return [f for f in findings if wanted.verdict in (None, f.verdict) and wanted.rule in (None, f.rule)]
+        return [f for f in findings if filter_.verdict in (None, f.verdict) and filter_.rule in (None, f.rule)]
 
     def of(self, ledger: int) -> list[Row]:
         """The reported replicas of a ledger."""

@@ -105,11 +105,11 @@ def answer_of(row: AnswerRow) -> tuple[int, BucketAnswer]:
 
 
 def start(
-    spark: SparkSession, journal: "Journal", chosen: "SparkSettings", sink: Sink, checkpoint: str
+    spark: SparkSession, journal: "Journal", settings: "SparkSettings", sink: Sink, checkpoint: str
 ) -> StreamingQuery:
     """Start the query of `ANSWER` rows into ``sink``, which is called with a batch and its number."""
-    rows = answers(spark, journal, chosen.buckets, chosen.max_records)
-    return started(rows, "placement", f"{chosen.trigger_ms} milliseconds", sink, checkpoint)
+    rows = answers(spark, journal, settings.buckets, settings.max_records)
+    return started(rows, "placement", f"{settings.trigger_ms} milliseconds", sink, checkpoint)
 
 
 def answers(spark: SparkSession, journal: "Journal", buckets: int, max_records: int) -> DataFrame:

@@ -167,13 +167,13 @@ class PlacementStream(Stream):
         """Remember replicas that a reader reported as damaged; they are read before anything is known of them."""
         return {"new": self.damages.report(arguments["replicas"], WHO.get())}
 
-    def findings(self, wanted: Filter) -> tuple[Sequence[Finding], int]:
+    def findings(self, filter_: Filter) -> tuple[Sequence[Finding], int]:
         """Damaged replicas, ledgers with a verdict other than true, highest risk first, and unread reports."""
-        confirmed, reported = (self.damages.findings(wanted, confirmed) for confirmed in (True, False))
-        where = LedgerSelection(wanted.bookie, wanted.namespace)
-        some, total = self._report.findings(wanted.verdict, wanted.rule, wanted.limit, where)
+        confirmed, reported = (self.damages.findings(filter_, confirmed) for confirmed in (True, False))
+        where = LedgerSelection(filter_.bookie, filter_.namespace)
+        some, total = self._report.findings(filter_.verdict, filter_.rule, filter_.limit, where)
         findings = [*confirmed, *some, *reported]
-        return findings[: wanted.limit], total + len(confirmed) + len(reported)
+        return findings[: filter_.limit], total + len(confirmed) + len(reported)
 
     def grouped(self) -> Mapping[str, int]:
         """The number of findings by rule."""

@@ -10,11 +10,11 @@ from trueup.streams.placement import query
 from trueup.streams.runtime.warm import View
 
 
-def view(spark: Callable[[], SparkSession], journal: Journal, chosen: SparkSettings) -> View:
+def view(spark: Callable[[], SparkSession], journal: Journal, settings: SparkSettings) -> View:
     """The query of placement."""
     return View(
         "placement",
         query.FORM,
         query.TOPICS,
-        lambda sink, checkpoint: query.start(spark(), journal, chosen, sink, checkpoint),
+        lambda sink, checkpoint: query.start(spark(), journal, settings, sink, checkpoint),
     )

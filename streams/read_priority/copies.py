@@ -75,16 +75,16 @@ class CopyChecker:
         self._known: dict[_Key, tuple[CopyCheck, CopyCheck]] = {}
 
     def check(
-        self, wanted: Sequence[LedgerToCheck], most: int, verify_bytes: int, first: Callable[[str], bool]
+        self, ledgers: Sequence[LedgerToCheck], most: int, verify_bytes: int, first: Callable[[str], bool]
     ) -> None:
         """Check at most about ``most`` of these ledgers: those of the topics that come ``first``, then those that were
         checked longest ago. Forgets others. Objects that were not read yet are read until ``verify_bytes``. Raises
         `Retry` if ZooKeeper does not respond."""
-        checks = {ledger.key: self._known.get(ledger.key, _NEVER) for ledger in wanted}
+        checks = {ledger.key: self._known.get(ledger.key, _NEVER) for ledger in ledgers}
         self._known = checks
-        hot = [ledger for ledger in wanted if first(ledger.name)]
+        hot = [ledger for ledger in ledgers if first(ledger.name)]
         rest = sorted(
-            (ledger for ledger in wanted if not first(ledger.name)), key=lambda ledger: checks[ledger.key][0].at_ms
+            (ledger for ledger in ledgers if not first(ledger.name)), key=lambda ledger: checks[ledger.key][0].at_ms
         )
         due = [*hot, *rest[: max(0, most - len(hot))]]
         for at in range(0, len(due), most):
@@ -93,9 +93,9 @@ class CopyChecker:
         for ledger in due:
             left -= self._offloaded(ledger, left)
 
-    def of(self, wanted: Iterable[LedgerToCheck]) -> tuple[LedgerCopies, ...]:
+    def of(self, ledgers: Iterable[LedgerToCheck]) -> tuple[LedgerCopies, ...]:
         """These ledgers with the results of their checks."""
-        return tuple(LedgerCopies(ledger.part, ledger.info, *self._known.get(ledger.key, _NEVER)) for ledger in wanted)
+        return tuple(LedgerCopies(ledger.part, ledger.info, *self._known.get(ledger.key, _NEVER)) for ledger in ledgers)
 
     def _bookkeeper(self, due: Sequence[LedgerToCheck]) -> None:
         ledgers = self._cluster.read(list(dict.fromkeys(subject.info.ledger for subject in due)))

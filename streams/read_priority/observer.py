@@ -46,21 +46,21 @@ class Observer:
         self._admin, self._session, self._paths, self._checker, self._clock = admin, session, paths, checker, clock
 
     def observe(
-        self, chosen: ReadPrioritySettings, kept: Iterable[str], hot: Callable[[str], bool]
+        self, settings: ReadPrioritySettings, kept: Iterable[str], hot: Callable[[str], bool]
     ) -> PriorityObservation:
         """One pass. ``kept``: the names of targets that are observed in any case; ``hot``: whether the copies of the
         topic with this name are checked first. Raises `Retry` if ZooKeeper does not respond."""
         began_ms, remembered = self._clock(), frozenset(kept)
         every_name = (name for name in namespaces(self._session(), self._paths) if not of_service(name))
-        names = [name for name in every_name if _concerned(chosen, name, remembered)]
-        parts, bad, incomplete = self._parts(chosen, names, remembered)
+        names = [name for name in every_name if _concerned(settings, name, remembered)]
+        parts, bad, incomplete = self._parts(settings, names, remembered)
         every = [ledger for some in parts.values() for part in some for ledger in part.wanted]
-        self._checker.check(every, chosen.checks, chosen.verify_bytes, hot)
+        self._checker.check(every, settings.checks, settings.verify_bytes, hot)
         answers, problem = self._brokers()
-        seen = {} if problem else {name: self._namespace(chosen, name) for name in names}
+        seen = {} if problem else {name: self._namespace(settings, name) for name in names}
         # Of a topic whose other parts are not readable or not decided, nothing is known.
-        views = [self._topic(chosen, name, some, problem) for name, some in parts.items() if name not in bad]
-        views += [TopicView(*_split(name), _declared(chosen, name), None, problem=why) for name, why in bad.items()]
+        views = [self._topic(settings, name, some, problem) for name, some in parts.items() if name not in bad]
+        views += [TopicView(*_split(name), _declared(settings, name), None, problem=why) for name, why in bad.items()]
         return PriorityObservation(began_ms, self._clock(), answers.brokers, seen, views, problem, incomplete)
 
     def _brokers(self) -> tuple[BrokerAnswers, str]:

@@ -45,7 +45,7 @@ class Observes(Protocol):
     """See `streams.read_priority.observer.Observer`."""
 
     def observe(
-        self, chosen: ReadPrioritySettings, kept: Iterable[str], hot: Callable[[str], bool]
+        self, settings: ReadPrioritySettings, kept: Iterable[str], hot: Callable[[str], bool]
     ) -> PriorityObservation:
         """One pass. Raises `Retry`."""
 

@@ -25,22 +25,22 @@ SHOWN = 20
 """Maximum number of actions in the description of a topic."""
 
 
-def rows(found: ReadPriorityReconciler) -> list[Row]:
+def rows(reconciler: ReadPriorityReconciler) -> list[Row]:
     """Namespaces and topics with what is declared and in force."""
-    seen = found.seen
+    seen = reconciler.seen
     if seen is None:
         return []
-    findings = {finding.target: finding for finding in reversed(found.decided.findings)}
+    findings = {finding.target: finding for finding in reversed(reconciler.decided.findings)}
     listed = [
-        _row(found, view.name, "namespace", view.declared, view.policy, seen.of_namespace(view.name), findings)
+        _row(reconciler, view.name, "namespace", view.declared, view.policy, seen.of_namespace(view.name), findings)
         for view in seen.namespaces.values()
         if view.declared is not None
     ]
     listed += [
-        _row(found, view.name, "topic", view.declared, view.policy, seen.of_topic(view), findings)
+        _row(reconciler, view.name, "topic", view.declared, view.policy, seen.of_topic(view), findings)
         | _tiers(view.ledgers)
         for view in seen.topics
-        if view.declared is not None or found.kept.get(view.name, NOTHING).switch
+        if view.declared is not None or reconciler.kept.get(view.name, NOTHING).switch
     ]
     return listed
 
@@ -89,13 +89,13 @@ def _tiers(ledgers: tuple[LedgerCopies, ...]) -> Row:
 
 
 def described(
-    found: ReadPriorityReconciler, seen: PriorityObservation, topic: TopicView, history: Iterable[HistoryRow] = ()
+    reconciler: ReadPriorityReconciler, seen: PriorityObservation, topic: TopicView, history: Iterable[HistoryRow] = ()
 ) -> Row:
     """One topic: what is declared and in force, its ledgers, and the actions on it in ``history``."""
     force = seen.of_topic(topic)
-    findings = {finding.target: finding for finding in reversed(found.decided.findings)}
-    kept = found.kept.get(topic.name, NOTHING)
-    head = _row(found, topic.name, "topic", topic.declared, topic.policy, force, findings)
+    findings = {finding.target: finding for finding in reversed(reconciler.decided.findings)}
+    kept = reconciler.kept.get(topic.name, NOTHING)
+    head = _row(reconciler, topic.name, "topic", topic.declared, topic.policy, force, findings)
     priority = force.priority if isinstance(force, InForce) else None
     return {
         **head,
@@ -103,7 +103,7 @@ def described(
         "why": force.why if isinstance(force, InForce) else force.reason,
         "lag_ms": seen.lag_ms(topic),
         "at_ms": seen.at_ms,
-        "findings": [finding._asdict() for finding in found.decided.findings if finding.target == topic.name],
+        "findings": [finding._asdict() for finding in reconciler.decided.findings if finding.target == topic.name],
         "copies": [_ledger(ledger, priority) for ledger in topic.ledgers],
         "unloaded": kept.switch and kept.switch.unloaded,
         "history": _history(topic.name, history),
@@ -148,10 +148,10 @@ def _stalls(state: CopyState) -> bool | None:
     return None if state is CopyState.UNKNOWN else state is not CopyState.WHOLE
 
 
-def status(found: ReadPriorityReconciler, chosen: ReadPrioritySettings) -> ReadPriorityStatus:
+def status(reconciler: ReadPriorityReconciler, settings: ReadPrioritySettings) -> ReadPriorityStatus:
     """Its field of the status."""
-    seen, listed = found.seen, rows(found)
-    rules = Counter(finding.rule for finding in found.decided.findings)
+    seen, listed = reconciler.seen, rows(reconciler)
+    rules = Counter(finding.rule for finding in reconciler.decided.findings)
     ledgers = Counter(
         f"{tier}:{check.state}"
         for topic in (seen.topics if seen else ())
@@ -159,44 +159,44 @@ def status(found: ReadPriorityReconciler, chosen: ReadPrioritySettings) -> ReadP
         for tier, check in (("bookkeeper", ledger.bookkeeper), ("tiered", ledger.tiered))
     )
     return ReadPriorityStatus(
-        mode=chosen.mode,
+        mode=settings.mode,
         rules=dict(rules),
         copies=dict(ledgers),
-        due=len(found.decided.due),
+        due=len(reconciler.decided.due),
         namespaces=sum(row["level"] == "namespace" for row in listed),
         topics=sum(row["level"] == "topic" for row in listed),
         switched=sum(row["switched_ms"] is not None for row in listed),
         brokers=len(seen.brokers) if seen else 0,
         at_ms=seen.at_ms if seen else 0,
-        problem=found.problem or (seen.problem if seen else ""),
+        problem=reconciler.problem or (seen.problem if seen else ""),
         incomplete=seen.incomplete if seen else "",
     )
 
 
-def findings(every: Iterable[ReadFinding], wanted: Filter) -> list[Finding]:
+def findings(every: Iterable[ReadFinding], filter_: Filter) -> list[Finding]:
     """The findings that a filter selects, without its limit."""
-    some = (finding for finding in every if wanted.namespace in (None, namespace_of(finding.target)))
+    some = (finding for finding in every if filter_.namespace in (None, namespace_of(finding.target)))
     converted = map(finding_of, some)
     return [
         finding
         for finding in converted
-        if wanted.verdict in (None, finding.verdict) and wanted.rule in (None, finding.rule)
+        if filter_.verdict in (None, finding.verdict) and filter_.rule in (None, finding.rule)
     ]
 
 
-def finding_of(one: ReadFinding) -> Finding:
+def finding_of(finding: ReadFinding) -> Finding:
     """A finding for all streams."""
-    rule = READ_RULES.find(one.rule)
+    rule = READ_RULES.find(finding.rule)
     assert rule is not None, "findings name rules of the table"
-    return Finding({"topic": one.target}, rule.verdict.name.lower(), one.rule, one.reason, None)
+    return Finding({"topic": finding.target}, rule.verdict.name.lower(), finding.rule, finding.reason, None)
 
 
-def plan_rows(found: ReadPriorityReconciler) -> list[PlanRow]:
+def plan_rows(reconciler: ReadPriorityReconciler) -> list[PlanRow]:
     """Changes that are due, and those that were sent or refused."""
-    due = [_due(found, change) for change in found.decided.due]
+    due = [_due(reconciler, change) for change in reconciler.decided.due]
     return due + [
         _plan_row(kept.change, str(kept.change.stage))
-        for kept in found.kept.values()
+        for kept in reconciler.kept.values()
         if kept.change is not None and kept.change.stage in (ChangeStage.ORDERED, ChangeStage.REFUSED)
     ]
 

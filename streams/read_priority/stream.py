@@ -34,10 +34,10 @@ SILENT_FACTOR = 5
 """Number of intervals without a complete pass after which the observations count as outdated."""
 
 
-def admin_of(chosen: ReadPrioritySettings, environment: Mapping[str, str] = os.environ) -> PulsarAdmin:
+def admin_of(settings: ReadPrioritySettings, environment: Mapping[str, str] = os.environ) -> PulsarAdmin:
     """The admin API that the settings name. Raises `BadSettings` for an unreadable PEM file."""
-    token = environment.get(chosen.token_env, "") if chosen.token_env else ""
-    return PulsarAdmin(AdminHttp(chosen.admin, token.strip(), chosen.ca))
+    token = environment.get(settings.token_env, "") if settings.token_env else ""
+    return PulsarAdmin(AdminHttp(settings.admin, token.strip(), settings.ca))
 
 
 class ReadPriorityStream(Stream):
@@ -115,10 +115,10 @@ class ReadPriorityStream(Stream):
         )
         raise Refused(f"an observed topic {name[:200]}", "none", todo)
 
-    def findings(self, wanted: Filter) -> tuple[Sequence[Finding], int]:
+    def findings(self, filter_: Filter) -> tuple[Sequence[Finding], int]:
         """Findings about namespaces and topics."""
-        findings = report.findings(self.found.decided.findings, wanted)
-        return findings[: wanted.limit], len(findings)
+        findings = report.findings(self.found.decided.findings, filter_)
+        return findings[: filter_.limit], len(findings)
 
     def plan(self) -> list[PlanRow]:
         """Changes that are due, that wait for approval, or that were sent."""

@@ -254,7 +254,7 @@ class LinkManager:
         refilling = Refilling(self.watches[name])
         return refilling.begin() if certain else refilling.rows()
 
-    def findings(self, wanted: Filter) -> list[Finding]:
+    def findings(self, filter_: Filter) -> list[Finding]:
         """The reasons of links that are not up, by rule, and groups without an offset at the target."""
         findings = list[Finding]()
         for link in self._all():
@@ -270,7 +270,7 @@ class LinkManager:
         return [
             finding
             for finding in findings
-            if wanted.verdict in (None, finding.verdict) and wanted.rule in (None, finding.rule)
+            if filter_.verdict in (None, finding.verdict) and filter_.rule in (None, finding.rule)
         ]
 
     def plan(self) -> list[PlanRow]:

@@ -62,9 +62,9 @@ def remedies(rules: Iterable[str]) -> list[Row]:
     return [{"rule": rule.id, "remedy": rule.remedy} for rule in matches if rule is not None]
 
 
-def total(known: Iterable[tuple[PartitionStage, int]], combine: Callable[[list[int]], int] = sum) -> int:
+def total(partitions: Iterable[tuple[PartitionStage, int]], combine: Callable[[list[int]], int] = sum) -> int:
     """A number of all partitions; -1 if it is unknown of any that exists. Topics that are gone have nothing to copy."""
-    numbers = [number for stage, number in known if stage is not PartitionStage.GONE]
+    numbers = [number for stage, number in partitions if stage is not PartitionStage.GONE]
     return combine(numbers) if numbers and min(numbers) >= 0 else -1
 
 

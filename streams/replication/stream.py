@@ -105,10 +105,10 @@ class ReplicationStream(Stream):
             return self.links.refill(str(names["name"]), True)
         return self.links.reset(str(names["name"]), **arguments)
 
-    def findings(self, wanted: Filter) -> tuple[Sequence[Finding], int]:
+    def findings(self, filter_: Filter) -> tuple[Sequence[Finding], int]:
         """The reasons of links that are not up, by rule."""
-        findings = self.links.findings(wanted)
-        return findings[: wanted.limit], len(findings)
+        findings = self.links.findings(filter_)
+        return findings[: filter_.limit], len(findings)
 
     def plan(self) -> list[PlanRow]:
         """Changes at the targets that are due or wait for approval."""

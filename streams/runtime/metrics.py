@@ -184,10 +184,10 @@ class Family:
         """Remove the series with these label values, if there is one."""
         self.metric.remove(self.cluster, *labels)
 
-    def one_of(self, values: Iterable[str], chosen: str, *labels: str) -> None:
+    def one_of(self, values: Iterable[str], current: str, *labels: str) -> None:
         """Set the series of the chosen last label to 1 and those of all others to 0."""
         for value in values:
-            self.at(*labels, value).set(value == chosen)
+            self.at(*labels, value).set(value == current)
 
 
 def behind(progress: QueryProgress) -> int:

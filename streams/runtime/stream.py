@@ -178,7 +178,7 @@ class Stream(ABC):
         """Reasons why the rows of this noun may be incomplete or outdated."""
         return ()
 
-    def findings(self, wanted: Filter) -> tuple[Sequence[Finding], int]:  # noqa: ARG002 - for streams that have findings
+    def findings(self, filter_: Filter) -> tuple[Sequence[Finding], int]:  # noqa: ARG002 - for streams that have findings
         """Findings, the most urgent first, and their number without the limit."""
         return (), 0
 
@@ -196,17 +196,17 @@ class Stream(ABC):
         raise LookupError(f"the stream {self.name} approves no actions: {[row.id for row in rows]}")
 
 
-def finding_json(found: Finding) -> Row:
+def finding_json(finding: Finding) -> Row:
     """The JSON of a finding."""
     return {
-        **found.about,
-        "verdict": found.verdict,
-        "rule": found.rule,
-        "reason": found.reason,
-        "since_ms": found.since_ms,
-        "stage": found.stage,
-        **found.more,
-        "about": _names(found.about),
+        **finding.about,
+        "verdict": finding.verdict,
+        "rule": finding.rule,
+        "reason": finding.reason,
+        "since_ms": finding.since_ms,
+        "stage": finding.stage,
+        **finding.more,
+        "about": _names(finding.about),
     }
 
 

@@ -107,24 +107,24 @@ def table(rows: Sequence[Row], columns: Sequence[Column], empty: str, wide: bool
     show(grid, least)
 
 
-def listing(output: str, found: "ListResponse", columns: Sequence[Column], empty: str) -> int:
+def listing(output: str, response: "ListResponse", columns: Sequence[Column], empty: str) -> int:
     """Print a list, whether a limit truncated it, and why it may be incomplete; returns the exit code."""
-    shown = len(found.rows)
-    whole = {"incomplete": found.incomplete, "shown": shown, "total": found.total, "rows": found.rows}
-    empty = "No data is available." if found.incomplete else empty
-    formatted(output, whole if found.incomplete else found.rows, found.rows, columns, empty)
+    shown = len(response.rows)
+    whole = {"incomplete": response.incomplete, "shown": shown, "total": response.total, "rows": response.rows}
+    empty = "No data is available." if response.incomplete else empty
+    formatted(output, whole if response.incomplete else response.rows, response.rows, columns, empty)
     if output in ("json", "yaml"):
-        if shown < found.total and not found.incomplete:
-            click.echo(json.dumps({"shown": shown, "total": found.total}), err=True)
+        if shown < response.total and not response.incomplete:
+            click.echo(json.dumps({"shown": shown, "total": response.total}), err=True)
     elif output == "name":
-        if found.incomplete:
-            aside(f"This list may be incomplete: {found.incomplete}")
+        if response.incomplete:
+            aside(f"This list may be incomplete: {response.incomplete}")
     else:
-        if shown < found.total:
-            click.echo(f"\n{shown:,} of {found.total:,}; --limit shows more.")
-        if found.incomplete:
-            click.echo(f"\nThis list may be incomplete: {found.incomplete}")
-    return codes.INCOMPLETE if found.incomplete else codes.OK
+        if shown < response.total:
+            click.echo(f"\n{shown:,} of {response.total:,}; --limit shows more.")
+        if response.incomplete:
+            click.echo(f"\nThis list may be incomplete: {response.incomplete}")
+    return codes.INCOMPLETE if response.incomplete else codes.OK
 
 
 def formatted(output: str, whole: object, rows: Sequence[Row], columns: Sequence[Column], empty: str) -> None:

@@ -82,15 +82,15 @@ class ReadReport:
     trimmed: list[int] = field(default_factory=list)
     """The ledgers that left the topic during the read."""
 
-    def fell_back(self, found: Fallback) -> None:
+    def fell_back(self, failure: Fallback) -> None:
         """Note a tier that could not serve an entry."""
-        self.fallbacks.setdefault((found.ledger, found.tier), found)
+        self.fallbacks.setdefault((failure.ledger, failure.tier), failure)
 
-    def damaged(self, found: Damage) -> None:
+    def damaged(self, damage: Damage) -> None:
         """Note a missing or damaged replica of an entry that another bookie served."""
-        replica = found.ledger, found.bookie
-        self.damages.setdefault(replica, found)
-        self.damaged_last[replica] = max(found.entry, self.damaged_last.get(replica, 0))
+        replica = damage.ledger, damage.bookie
+        self.damages.setdefault(replica, damage)
+        self.damaged_last[replica] = max(damage.entry, self.damaged_last.get(replica, 0))
 
 
 class StoredEntry(NamedTuple):
@@ -116,19 +116,19 @@ class TopicReader:
         self._options, self.report = options, report
         self._owners = dict[PulsarTopic, PulsarTopic]()
 
-    def read(self, topic: PulsarTopic, wanted: Range) -> Iterator[TopicMessage]:
+    def read(self, topic: PulsarTopic, range_: Range) -> Iterator[TopicMessage]:
         """The messages of a topic in this range, in order, up to the last confirmed one at the time of the read. Raises
         `Refused` if the topic does not exist, `LostEntries`, `Retry`, `BadBytes`, and `Stop` for transactions, for
         entries whose only tiers refuse access, and for ledgers that are trimmed meanwhile, unless these are skipped."""
         ledgers = self.ledgers(topic)
-        ranges = parts(since(ledgers, wanted.from_ms), wanted.first, wanted.last)
+        ranges = parts(since(ledgers, range_.from_ms), range_.first, range_.last)
         start = EntryPosition(ranges[0].info.ledger, ranges[0].first) if ranges else EntryPosition(0, 0)
         chunks = JoinedChunks(Chunks(str(topic)), start, ledgers, partial(self.entries, topic), self.report)
         for part in ranges:
             for served in self.entries(topic, part):
                 for message in served.content:
                     whole = chunks.add(message)
-                    if whole is not None and within(wanted, whole.publish_ms):
+                    if whole is not None and within(range_, whole.publish_ms):
                         self.report.messages += 1
                         yield TopicMessage(topic, whole, served.tier)
             if part.info.ledger in self.report.trimmed and not self._options.skip_missing:
@@ -234,8 +234,8 @@ def since(ledgers: list[LedgerInfo], from_ms: int | None) -> list[LedgerInfo]:
     return [info for info in ledgers if from_ms is None or not info.closed_ms or info.closed_ms >= from_ms - SKEW_MS]
 
 
-def within(wanted: Range, publish_ms: Any) -> Any:
+def within(range_: Range, publish_ms: Any) -> Any:
     """Whether a publish time is in this range, or which of an array of times are."""
-    low = -inf if wanted.from_ms is None else wanted.from_ms
-    high = inf if wanted.to_ms is None else wanted.to_ms
+    low = -inf if range_.from_ms is None else range_.from_ms
+    high = inf if range_.to_ms is None else range_.to_ms
     return (low <= publish_ms) & (publish_ms < high)

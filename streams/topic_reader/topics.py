@@ -78,9 +78,9 @@ class TopicCatalog:
         owner = self._reader.owner(topic)
         return SchemaHistory(str(topic), lambda: schemas_of(self._client, self._paths, owner), self.bookkeeper)
 
-    def read(self, topic: PulsarTopic, wanted: Range) -> Iterator[TopicMessage]:
+    def read(self, topic: PulsarTopic, range_: Range) -> Iterator[TopicMessage]:
         """The messages of one topic or partition; see `TopicReader.read`."""
-        return self._reader.read(topic, wanted)
+        return self._reader.read(topic, range_)
 
 
 @lru_cache(100)

@@ -124,9 +124,9 @@ class Engine(Protocol):
     def set_config(self, name: str, value: object) -> Row:
         """Set a live key through the config topic. Returns its new entry. Raises `BadSettings`."""
 
-    def actions(self, limit: int, wanted: Callable[[Row], bool] | None = None) -> list[Row]:
+    def actions(self, limit: int, predicate: Callable[[Row], bool] | None = None) -> list[Row]:
         """The history, newest first: at_ms, id, kind, ledger, link, broker (None: does not apply), rule, outcome,
-        detail, who. Rows are kept for journal.history_days, also over restarts. ``wanted``: selects from the newest
+        detail, who. Rows are kept for journal.history_days, also over restarts. ``predicate``: selects from the newest
         10,000."""
 
     def grouped(self, stream: str) -> Mapping[str, int]:

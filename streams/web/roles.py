@@ -82,11 +82,11 @@ def routes(app: Flask) -> Iterator[Route]:
         yield from ((method, str(rule)) for method in sorted((rule.methods or set()) - {"HEAD", "OPTIONS"}))
 
 
-def least(known: Mapping[Route, Role | None], request: Request) -> Role | None:
+def least(roles: Mapping[Route, Role | None], request: Request) -> Role | None:
     """The least role of a request. A caller without a token does not learn which addresses do not exist."""
     if request.url_rule is None:
         return READ
     method = _OF_READS.get(request.method, request.method)
     if (method, str(request.url_rule)) == SETTING:
         return of_key((request.view_args or {})["name"])
-    return known.get((method, str(request.url_rule)), READ if request.method in _OF_READS else Role.ADMIN)
+    return roles.get((method, str(request.url_rule)), READ if request.method in _OF_READS else Role.ADMIN)

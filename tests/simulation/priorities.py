@@ -192,12 +192,12 @@ class ReportedObserver:
         self._observer, self._checkers, self._clock = observer, checkers, clock
 
     def observe(
-        self, chosen: ReadPrioritySettings, kept: Iterable[str], hot: Callable[[str], bool]
+        self, settings: ReadPrioritySettings, kept: Iterable[str], hot: Callable[[str], bool]
     ) -> PriorityObservation:
         self._checkers.begin(self._clock())
         complete = False
         try:
-            seen = self._observer.observe(chosen, kept, hot)
+            seen = self._observer.observe(settings, kept, hot)
             complete = True
         finally:
             self._checkers.end(complete)

@@ -176,14 +176,14 @@ def _alike(raw: bytes, starts: Array, ends: Array) -> Array:
 
 
 def decode(
-    ids: Array, found: Sequence[Znodes], path: Callable[[int], str], seen_ms: int, keep: Array | None = None
+    ids: Array, znodes: Sequence[Znodes], path: Callable[[int], str], seen_ms: int, keep: Array | None = None
 ) -> LedgerBatch:
     """Decode the responses to a multi read of these ledgers.
 
     ``keep``: a bool for each row, true if it is to be decoded; all others count as not requested. ``path``: returns the
     path of a ledger's znode, for errors.
     """
-    raw, at, size = _together(found)
+    raw, at, size = _together(znodes)
     asked = np.ones(len(ids), bool) if keep is None else keep
     there = np.flatnonzero((size >= 0) & asked)
     ids_there, at, data_size = ids[there], at[there], size[there]
@@ -199,9 +199,9 @@ def decode(
     return batch
 
 
-def mzxids(found: Sequence[Znodes]) -> Array:
+def mzxids(znodes: Sequence[Znodes]) -> Array:
     """The mzxid of each znode, -1 if it is absent: int64."""
-    raw, at, size = _together(found)
+    raw, at, size = _together(znodes)
     there = size >= 0
     out = np.full(len(size), -1, np.int64)
     out[there] = _stats(np.frombuffer(raw, np.uint8), at[there] + size[there])[0]

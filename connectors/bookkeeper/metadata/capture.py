@@ -89,7 +89,7 @@ class BookKeeperCapture(Follower):
         racks: RackMap,
         publish: Callable[[Iterable[Observation]], None],
         bookies: Callable[[list[Sighting]], None],
-        known: JournalContent,
+        content: JournalContent,
         now: Callable[[], int],
         pace: Pace = FAST,
     ) -> None:
@@ -98,14 +98,14 @@ class BookKeeperCapture(Follower):
         # Every mark has a parent level of its own, whose events carry no information.
         watch = NodeWatch(self._paths.noise(), now, self._paths.repairs(), MARK_NAME)
         super().__init__("capture", connect, watch, now)
-        self._ledgers = LedgerFeed(lambda news: self._until_done(lambda: publish(news)), known, now, pace)
+        self._ledgers = LedgerFeed(lambda news: self._until_done(lambda: publish(news)), content, now, pace)
         self._marks = MarkFeed(now, pace)
         self._bookies = BookieFeed(lambda seen: self._until_done(lambda: bookies(seen)), racks)
         self._reload = threading.Event()
         self._checked_s = 0.0
         self._snapshots = self._resyncs = 0
         self._resync_s = 0.0
-        self._reached, self._instance = known.zxid, known.instance
+        self._reached, self._instance = content.zxid, content.instance
 
     def racks_changed(self) -> None:
         """Resolve all racks again."""

@@ -41,11 +41,11 @@ class LedgerFeed:
     other forbidden ones, an array that is replaced by each change; ``invalid_paths``: the first paths of znodes that
     are named like ledgers or marks but have an invalid id."""
 
-    def __init__(self, deliver: Deliver, known: JournalContent, now: Callable[[], int], pace: Pace) -> None:
+    def __init__(self, deliver: Deliver, content: JournalContent, now: Callable[[], int], pace: Pace) -> None:
         self._deliver, self._now, self._pace = deliver, now, pace
-        self._held = PublishedVersions(known.ledgers, known.mzxids)
-        self._ended = PublishedVersions(known.gone, known.gone_zxids)
-        self.unreadable, self.forbidden = set(known.unreadable), set[int]()
+        self._held = PublishedVersions(content.ledgers, content.mzxids)
+        self._ended = PublishedVersions(content.gone, content.gone_zxids)
+        self.unreadable, self.forbidden = set(content.unreadable), set[int]()
         self.invalid_paths: dict[str, None] = {}
         self.hidden, self.outdated = 0, np.zeros(0, np.int64)
         self._doubted: frozenset[int] = frozenset()

@@ -209,16 +209,16 @@ class LedgerRecords:
     """All ledgers that were found, if they were decoded in bulk; otherwise None."""
 
 
-def records(ids: Array, found: list[Znodes], paths: BookKeeperPaths, seen_ms: int, newer: Array) -> LedgerRecords:
+def records(ids: Array, znodes: list[Znodes], paths: BookKeeperPaths, seen_ms: int, newer: Array) -> LedgerRecords:
     """Records of the results with ``newer`` (bool) true: decoded one by one if they are few, else in bulk."""
     if np.count_nonzero(newer) >= _FEW:
-        batch = bulk.decode(ids, found, paths.ledger, seen_ms, newer)
+        batch = bulk.decode(ids, znodes, paths.ledger, seen_ms, newer)
         result = LedgerRecords([], [], batch.forbidden.tolist(), batch)
-        zxids = np.repeat([part.zxid for part in found], [len(part) for part in found])
+        zxids = np.repeat([part.zxid for part in znodes], [len(part) for part in znodes])
         gone = np.isin(ids, batch.gone)
         return replace(result, gone=list(zip(ids[gone].tolist(), zxids[gone].tolist(), strict=True)))
     result = LedgerRecords([], [], [])
-    rows = ((part, row) for part in found for row in range(len(part)))
+    rows = ((part, row) for part in znodes for row in range(len(part)))
     for ledger, is_newer, (part, row) in zip(ids.tolist(), newer.tolist(), rows, strict=True):
         if not is_newer:
             continue

@@ -206,7 +206,7 @@ class KafkaClient:
         return offset
 
     def fetch(
-        self, node: int, places: Mapping[LogId, int], each: int, whole: int, wait_ms: int
+        self, node: int, places: Mapping[LogId, int], partition_bytes: int, total_bytes: int, wait_ms: int
     ) -> dict[LogId, Fetched]:
         """The response of a broker for its partitions, from an offset of each on, with records that are not committed
         (see `fetch_body`). A broker may leave partitions out. Raises `Retry`, `Stop` and `BadBytes`."""
@@ -215,7 +215,9 @@ class KafkaClient:
             topics.setdefault(partition.topic, []).append(FetchStart(partition.number, offset))
         try:
             connection = self.asking(node)
-            connection.send(FETCH, FETCH_VERSION, fetch_body(topics, each, whole, wait_ms, UNCOMMITTED))
+            connection.send(
+                FETCH, FETCH_VERSION, fetch_body(topics, partition_bytes, total_bytes, wait_ms, UNCOMMITTED)
+            )
             answers = fetched(connection.receive())
         except TrueupError:
             self.lost(node)

@@ -82,13 +82,13 @@ class Produced(NamedTuple):
 
 
 def fetch_body(
-    wanted: Mapping[str, Iterable[FetchStart]], each: int, whole: int, wait_ms: int, isolation: int
+    topics: Mapping[str, Iterable[FetchStart]], partition_bytes: int, total_bytes: int, wait_ms: int, isolation: int
 ) -> bytes:
-    """A request for partitions of topics: at most ``each`` bytes per partition, ``whole`` in total; answered as soon as
-    there is a byte, or after ``wait_ms``. The first batch is returned whole, whatever its size."""
-    parts = [_FETCH_HEAD.pack(-1, wait_ms, 1, whole, isolation, *_NO_SESSION, len(wanted))]
-    for topic, places in wanted.items():
-        asked = [_FETCH_PARTITION.pack(place.number, _ANY_EPOCH, place.offset, -1, each) for place in places]
+    """A request for partitions of topics: at most ``partition_bytes`` per partition, ``total_bytes`` in total; answered
+    as soon as there is a byte, or after ``wait_ms``. The first batch is returned whole, whatever its size."""
+    parts = [_FETCH_HEAD.pack(-1, wait_ms, 1, total_bytes, isolation, *_NO_SESSION, len(topics))]
+    for topic, places in topics.items():
+        asked = [_FETCH_PARTITION.pack(place.number, _ANY_EPOCH, place.offset, -1, partition_bytes) for place in places]
         parts += (text(topic), _INT.pack(len(asked)), *asked)
     return b"".join((*parts, _INT.pack(0)))
 

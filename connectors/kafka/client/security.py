@@ -107,11 +107,11 @@ def _jaas(module: str, login: Mapping[str, str]) -> str:
     return f"{module} required {words};"
 
 
-def remedy(found: str, path: str) -> str:
-    """What to change after this error of a connection; empty if it does not concern security. ``found``: a text of
+def remedy(error: str, path: str) -> str:
+    """What to change after this error of a connection; empty if it does not concern security. ``error``: a text of
     librdkafka, which has no codes for most of these."""
     for sign, key, todo in _SIGNS:
-        if sign in found.lower():
+        if sign in error.lower():
             return f"correct {path}.security.{key}: {todo}"
     return ""
 

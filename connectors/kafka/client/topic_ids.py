@@ -65,13 +65,13 @@ def plain_text_of(topic_id: bytes) -> str:
 
 
 def fetch_by_id(
-    wanted: Mapping[bytes, Iterable[FetchStart]], each: int, whole: int, wait_ms: int, isolation: int
+    topics: Mapping[bytes, Iterable[FetchStart]], partition_bytes: int, total_bytes: int, wait_ms: int, isolation: int
 ) -> bytes:
     """Like `fetch_produce.fetch_body`, with topic ids, and with the leader epoch of the record before each offset: a
     leader that has another one there says so (KIP-320, KIP-595)."""
-    parts = [_FETCH_HEAD.pack(-1, wait_ms, 1, whole, isolation, 0, -1), _size(len(wanted))]
-    for topic_id, places in wanted.items():
-        asked = [_FETCH_PARTITION.pack(n, _NO_EPOCH, offset, epoch, -1, each) for n, offset, epoch in places]
+    parts = [_FETCH_HEAD.pack(-1, wait_ms, 1, total_bytes, isolation, 0, -1), _size(len(topics))]
+    for topic_id, places in topics.items():
+        asked = [_FETCH_PARTITION.pack(n, _NO_EPOCH, offset, epoch, -1, partition_bytes) for n, offset, epoch in places]
         parts += (topic_id, _size(len(asked)), *asked, b"\0")
     return b"".join((*parts, _size(0), _size(0), b"\0"))
 

@@ -199,9 +199,9 @@ class _Cursor:
         self.at = start + np.maximum(length, 0)
         return np.where(length < 0, -1, start), np.where(length < 0, -1, self.at)
 
-    def of(self, chosen: Array) -> "_Cursor":
+    def of(self, rows: Array) -> "_Cursor":
         """The places in some of the records."""
-        return _Cursor(self._raw, self.at[chosen], self.end[chosen], self._where, self._whole)
+        return _Cursor(self._raw, self.at[rows], self.end[rows], self._where, self._whole)
 
     def _go(self, at: Array) -> None:
         if (at > self.end).any():

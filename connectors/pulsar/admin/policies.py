@@ -70,13 +70,13 @@ class OffloadPolicy:
         return dict(self._raw or {})
 
 
-def policy_of(found: Any, where: str) -> OffloadPolicy:
+def policy_of(response: Any, where: str) -> OffloadPolicy:
     """The policy in a response. Raises `Stop` if it is none."""
-    if found in (None, "", "null"):
+    if response in (None, "", "null"):
         return OffloadPolicy(None)
-    if not isinstance(found, dict):
+    if not isinstance(response, dict):
         raise Stop(f"an offload policy of {where}", "something else", "check the version of the broker")
-    return OffloadPolicy(found)
+    return OffloadPolicy(response)
 
 
 def _digest(raw: Mapping[str, Any]) -> str:

@@ -36,8 +36,8 @@ class Fields(NamedTuple):
     """All values of the repeated message: the row of the containing message, start and end of each, ordered by row."""
 
 
-def fields_of(data: Array, starts: Array, ends: Array, known: Mapping[int, str]) -> Fields:
-    """The fields of the messages in these ranges of ``data`` (uint8). ``known``: the kind of each field by its number:
+def fields_of(data: Array, starts: Array, ends: Array, kinds: Mapping[int, str]) -> Fields:
+    """The fields of the messages in these ranges of ``data`` (uint8). ``kinds``: the kind of each field by its number:
     ``number``, ``bytes``, or ``inner`` for at most one repeated message. Raises `UnusualError`."""
     columns, rows, at = _Found(len(starts)), np.arange(len(starts)), starts
     for _ in range(_STEPS):
@@ -54,12 +54,12 @@ def fields_of(data: Array, starts: Array, ends: Array, known: Mapping[int, str])
         values, after = varints(data, after)
         same = int(tags[0])
         if (tags == same).all():
-            at = columns.add(same, known, rows, values, after, ends)
+            at = columns.add(same, kinds, rows, values, after, ends)
             continue
         at = np.empty_like(after)
         for tag in np.unique(tags).tolist():  # an unknown one is refused
             some = tags == tag
-            at[some] = columns.add(tag, known, rows[some], values[some], after[some], ends[some])
+            at[some] = columns.add(tag, kinds, rows[some], values[some], after[some], ends[some])
     raise UnusualError
 
 
@@ -88,10 +88,10 @@ class _Found:
         self._spans = dict[int, tuple[Array, Array]]()
         self._inner: list[tuple[Array, Array, Array]] = []
 
-    def add(self, tag: int, known: Mapping[int, str], rows: Array, values: Array, after: Array, ends: Array) -> Array:
+    def add(self, tag: int, kinds: Mapping[int, str], rows: Array, values: Array, after: Array, ends: Array) -> Array:
         """Note one field of these rows, and return where the next one starts. Raises `UnusualError`."""
         number, wire = tag >> 3, tag & 7
-        kind = known.get(number, "")
+        kind = kinds.get(number, "")
         if wire != (0 if kind == "number" else 2) or not kind:
             raise UnusualError
         if wire and (values > ends).any():

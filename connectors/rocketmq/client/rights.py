@@ -38,11 +38,11 @@ def rights(client: RocketMqClient, broker: str) -> dict[str, Rights]:
     return {str(info.get("subject")): info for info in infos}
 
 
-def put_rights(client: RocketMqClient, broker: str, wanted: Rights, merge: bool = False) -> None:
+def put_rights(client: RocketMqClient, broker: str, acl: Rights, merge: bool = False) -> None:
     """Create the rights of a subject, which must have none; or merge them into those that it has, by resource."""
-    subject = wanted["subject"]
+    subject = acl["subject"]
     code = RequestCode.UPDATE_RIGHTS if merge else RequestCode.CREATE_RIGHTS
-    _ask(client, broker, code, f"store rights of {subject}", {"subject": subject}, json.dumps(wanted).encode())
+    _ask(client, broker, code, f"store rights of {subject}", {"subject": subject}, json.dumps(acl).encode())
 
 
 def drop_rights(client: RocketMqClient, broker: str, subject: str, resource: str = "") -> None:

@@ -58,24 +58,24 @@ def topic_of(response: RocketMqResponse) -> RocketMqTopic | None:
     return _topic(response, response.parsed()) if response.code == ResponseCode.OK else None
 
 
-def put_topic(client: RocketMqClient, broker: str, wanted: RocketMqTopic, without: Sequence[str] = ()) -> None:
-    """Create or change a topic. Of its attributes, those of ``wanted`` are set, and those of ``without``, which it must
+def put_topic(client: RocketMqClient, broker: str, config: RocketMqTopic, without: Sequence[str] = ()) -> None:
+    """Create or change a topic. Of its attributes, those of ``config`` are set, and those of ``without``, which it must
     have, removed; others stay."""
-    attributes = [*(f"+{name}={value}" for name, value in wanted.attributes.items()), *(f"-{name}" for name in without)]
+    attributes = [*(f"+{name}={value}" for name, value in config.attributes.items()), *(f"-{name}" for name in without)]
     fields: dict[str, object] = {
-        "topic": wanted.name,
+        "topic": config.name,
         "defaultTopic": "TBW102",
-        "readQueueNums": wanted.read,
-        "writeQueueNums": wanted.write,
-        "perm": wanted.permissions,
+        "readQueueNums": config.read,
+        "writeQueueNums": config.write,
+        "perm": config.permissions,
         "topicFilterType": _TAGS,
-        "topicSysFlag": wanted.sys,
-        "order": wanted.ordered,
+        "topicSysFlag": config.sys,
+        "order": config.ordered,
         "attributes": ",".join(attributes) or None,
         "force": False,
     }
     client.ask(
-        broker, RocketMqRequest(RequestCode.UPDATE_TOPIC, f"create or change topic {wanted.name}", fields, changes=True)
+        broker, RocketMqRequest(RequestCode.UPDATE_TOPIC, f"create or change topic {config.name}", fields, changes=True)
     )
 
 

@@ -203,12 +203,12 @@ class PropertyBlock:
             hashes[np.searchsorted(self.first, starts, side="right") - 1] = values.hashes
         return hashes
 
-    def without(self, chosen: Array) -> tuple[bytes, Array]:
+    def without(self, mask: Array) -> tuple[bytes, Array]:
         """The bytes without these properties, and ``first`` for these bytes."""
-        if not chosen.any():
+        if not mask.any():
             return self.raw, self.first
-        left = np.frombuffer(self.raw, np.uint8)[np.repeat(~chosen, self.lengths)]
-        ends = np.concatenate(([0], np.cumsum(np.where(chosen, 0, self.lengths))))
+        left = np.frombuffer(self.raw, np.uint8)[np.repeat(~mask, self.lengths)]
+        ends = np.concatenate(([0], np.cumsum(np.where(mask, 0, self.lengths))))
         return left.tobytes(), ends[self.edges]
 
 

@@ -53,15 +53,15 @@ class DropRights(NamedTuple):
     """The resource whose entry is deleted; empty if all rights of the subject are deleted."""
 
 
-def rights_of(found: Rights) -> Iterator[Right]:
+def rights_of(rights: Rights) -> Iterator[Right]:
     """The rights of a subject on topics and groups. Those on other resources, and default policies, are left out."""
-    for entry in _entries(found):
+    for entry in _entries(rights):
         for action in entry.get("actions") or ():
             for host in entry.get("sourceIps") or (_ANY,):
                 for resource, pattern, name in _places(str(entry.get("resource"))):
                     operation = _OPERATIONS.get(action, str(action).lower())
                     decision = str(entry.get("decision")).lower()
-                    yield Right(resource, pattern, name, str(found["subject"]), str(host), operation, decision)
+                    yield Right(resource, pattern, name, str(rights["subject"]), str(host), operation, decision)
 
 
 def _entries(rights: Rights | None) -> list[Entry]:
@@ -111,9 +111,9 @@ def entries_of(resource: str, rights: Iterable[Right]) -> list[Entry]:
     ]
 
 
-def steps(found: Rights | None, right: Right, granted: bool) -> list[PutRights | DropRights]:
-    """The changes of a subject's rights, ``found``, with which it has one more right, or one less."""
-    resource, entries = resource_of(right), _entries(found)
+def steps(rights: Rights | None, right: Right, granted: bool) -> list[PutRights | DropRights]:
+    """The changes of a subject's ``rights`` with which it has one more right, or one less."""
+    resource, entries = resource_of(right), _entries(rights)
     mine = [entry for entry in entries if entry.get("resource") == resource]
     have = set(rights_of(_info(right.principal, mine)))
     new_entries = entries_of(resource, have | {right} if granted else have - {right})
@@ -123,11 +123,11 @@ def steps(found: Rights | None, right: Right, granted: bool) -> list[PutRights |
         return [PutRights(_info(right.principal, new_entries), merge=True)]
     if not new_entries and len(mine) == 1:
         return [DropRights(resource)]
-    kept = [policy for policy in (found or {}).get("policies") or () if not _is_custom(policy)]
+    kept = [policy for policy in (rights or {}).get("policies") or () if not _is_custom(policy)]
     whole = [*(entry for entry in entries if entry not in mine), *new_entries]
     policies = [*kept, *([{"policyType": _CUSTOM, "entries": whole}] if whole else [])]
     return [
-        *([DropRights("")] if found else []),
+        *([DropRights("")] if rights else []),
         *([PutRights(_info(right.principal, whole, kept), False)] if policies else []),
     ]
 

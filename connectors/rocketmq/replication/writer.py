@@ -116,16 +116,16 @@ class _Connections:
         wait_shown(self._client, log, end, until_s)
         del self._hidden[log]
 
-    def shown(self, log: LogId, found: Bounds | TrueupError) -> Bounds | TrueupError:
+    def shown(self, log: LogId, bounds: Bounds | TrueupError) -> Bounds | TrueupError:
         """The bounds of a queue, or an error while it does not show what was stored. Nothing is in flight."""
-        if log not in self._hidden or not isinstance(found, Bounds):
-            return found
+        if log not in self._hidden or not isinstance(bounds, Bounds):
+            return bounds
         self.renew()
         end, connection = self._hidden[log]
-        if found.end < end and self._open.get(log.place) is connection:
-            return unconfirmed(log, end, found.end)
+        if bounds.end < end and self._open.get(log.place) is connection:
+            return unconfirmed(log, end, bounds.end)
         del self._hidden[log]
-        return found
+        return bounds
 
     def close(self) -> None:
         """Close them."""
@@ -232,18 +232,21 @@ class _QueueSend:
         return Written(self.offsets, self._unfit if done else self.refused, self.error)
 
 
-def batches(made: OutgoingMessages) -> Iterator[MessageBatch]:
+def batches(outgoing: OutgoingMessages) -> Iterator[MessageBatch]:
     """Messages with the same system flag and time of birth, in order."""
-    first, kinds = 0, [*zip(made.sys, made.born, strict=True)]
+    first, kinds = 0, [*zip(outgoing.sys, outgoing.born, strict=True)]
     while first < len(kinds):
         last, size, (sys, born) = first, 0, kinds[first]
         while last < len(kinds) and kinds[last] == (sys, born):
-            size += batch.size_of(len(made.bodies[last]), len(made.properties[last]))
+            size += batch.size_of(len(outgoing.bodies[last]), len(outgoing.properties[last]))
             if size > BATCH_BYTES and last > first:
                 break
             last += 1
         rows = slice(first, last)
         yield MessageBatch(
-            last - first, born, sys, batch.encode(made.bodies[rows], made.properties[rows], made.flags[rows])
+            last - first,
+            born,
+            sys,
+            batch.encode(outgoing.bodies[rows], outgoing.properties[rows], outgoing.flags[rows]),
         )
         first = last

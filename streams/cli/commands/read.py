@@ -140,17 +140,17 @@ def _print(messages: "Iterator[TopicMessage]", output: str) -> None:
         click.echo(_LINE.format(_id(topic_message), *shown).rstrip())
 
 
-def as_record(one: "TopicMessage") -> Row:
+def as_record(topic_message: "TopicMessage") -> Row:
     """A message as the object that -o json prints."""
-    message = one.message
+    message = topic_message.message
     return {
-        "topic": str(one.topic),
-        "partition": one.topic.partition,
-        "id": _id(one),
+        "topic": str(topic_message.topic),
+        "partition": topic_message.topic.partition,
+        "id": _id(topic_message),
         "ledger": message.ledger,
         "entry": message.entry,
         "batch_index": message.batch_index,
-        "tier": one.tier.value,
+        "tier": topic_message.tier.value,
         "publish_ms": message.publish_ms,
         "event_ms": message.event_ms,
         "producer": message.producer,

@@ -71,11 +71,11 @@ class Aligner:
         opposite: Callable[[], "Aligner | None"],
         note: Note,
         remember: Callable[[str], None],
-        made: CreatedTopics | None = None,
+        created: CreatedTopics | None = None,
         backwards: Callable[[], Iterable["Aligner"]] = tuple,
     ) -> None:
         self._link, self._alignment, self._note, self._opposite = link, alignment, note, opposite
-        self._made, self._disputed = made or CreatedTopics(), frozenset[str]()
+        self._made, self._disputed = created or CreatedTopics(), frozenset[str]()
         self._remember, self._backwards = remember, backwards
         self._rights = set(rights)
         self._known: frozenset[str] = frozenset()

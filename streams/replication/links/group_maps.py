@@ -100,9 +100,9 @@ class FeedingLinks:
         for leaving in self._leaving.values():
             leaving.sort(key=lambda row: row[1].target != home)
 
-    def of(self, cluster: str, log: LogId, wanted: LogId) -> Sequence[CopyStep]:
-        """The shortest way from a log of a cluster to the topic of ``wanted`` at ``home``; empty: there is none. No
-        record comes back to a cluster."""
+    def of(self, cluster: str, log: LogId, destination: LogId) -> Sequence[CopyStep]:
+        """The shortest way from a log of a cluster to the topic of ``destination`` at ``home``; empty: there is none.
+        No record comes back to a cluster."""
         pending, seen = [(cluster, log, tuple[CopyStep, ...]())] if cluster != self._home else [], {cluster}
         for at, here, steps in pending:
             for link, declared in self._leaving.get(at, ()):
@@ -110,7 +110,7 @@ class FeedingLinks:
                 if target in seen or (steps and not declared.forward) or (place := _place(link, here)) is None:
                     continue
                 way = (*steps, CopyStep(link.name, at, declared.forward, link.copies.get(here)))
-                if target == self._home and place.topic == wanted.topic:
+                if target == self._home and place.topic == destination.topic:
                     return way
                 if target != self._home:
                     seen.add(target)

@@ -33,9 +33,9 @@ class ClusterSnapshot(NamedTuple):
     unreadable: Mapping[str, str] = {}
     """The topics that cannot be read, with the reason."""
 
-    def identity(self, topic: str, known: str) -> str:
-        """The id of a topic; ``known`` if the topic cannot be read; empty if the topic has none or does not exist."""
-        return known if topic in self.unreadable else self.ids.get(topic, "")
+    def identity(self, topic: str, last_id: str) -> str:
+        """The id of a topic; ``last_id`` if the topic cannot be read; empty if the topic has none or does not exist."""
+        return last_id if topic in self.unreadable else self.ids.get(topic, "")
 
 
 class LinkFacts(NamedTuple):
@@ -198,14 +198,14 @@ class AcknowledgedEnds:
 
 
 def pairs(
-    sources: Iterable[LogId], topic: str, targets: Iterable[LogId], known: Mapping[LogId, LogId]
+    sources: Iterable[LogId], topic: str, targets: Iterable[LogId], former: Mapping[LogId, LogId]
 ) -> dict[LogId, LogId]:
-    """Map the logs of a source topic to logs of a target topic: to the former one (``known``), else to the one of the
+    """Map the logs of a source topic to logs of a target topic: to the former one (``former``), else to the one of the
     same name, else to the first unused one, both in the order of places and numbers. Logs without a target are left
     out."""
     there, mine = set(targets), sorted(sources, key=_in_place)
-    held = {source: known[source] for source in mine if source in known and known[source].topic == topic}
-    taken = {target for target in known.values() if target.topic == topic}
+    held = {source: former[source] for source in mine if source in former and former[source].topic == topic}
+    taken = {target for target in former.values() if target.topic == topic}
     pairing, left = {source: target for source, target in held.items() if target in there}, list[LogId]()
     for source in mine:
         same = LogId(topic, source.number, source.place)

@@ -28,15 +28,15 @@ Rows = Sequence[Message]
 class OutputColumns:
     """Builds record batches with these columns for one range."""
 
-    def __init__(self, schema: pa.Schema, wanted: EntryRange, values: Values) -> None:
-        self._schema, self._values, self._topic = schema, values, str(wanted.topic)
-        self._same = {"topic": str(wanted.topic), "partition": wanted.topic.partition, "ledger": wanted.ledger}
+    def __init__(self, schema: pa.Schema, entries: EntryRange, values: Values) -> None:
+        self._schema, self._values, self._topic = schema, values, str(entries.topic)
+        self._same = {"topic": str(entries.topic), "partition": entries.topic.partition, "ledger": entries.ledger}
 
-    def batches(self, found: Iterable[tuple[Together | list[Message], Tier]]) -> Iterator[pa.RecordBatch]:
+    def batches(self, groups: Iterable[tuple[Together | list[Message], Tier]]) -> Iterator[pa.RecordBatch]:
         """Record batches of these messages, in order, of one tier each."""
         rows: list[Message] = []
         size, last = 0, None
-        for some, tier in found:
+        for some, tier in groups:
             if rows and (tier is not last or len(rows) >= ROWS or size >= BYTES):
                 yield self._batch(rows, last)
                 rows, size = [], 0

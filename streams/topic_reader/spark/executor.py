@@ -44,21 +44,21 @@ class RequestedColumns(NamedTuple):
     value: ValueSchema
 
 
-def read(options: SourceOptions, columns: RequestedColumns, wanted: EntryRange) -> Iterator[pa.RecordBatch]:
+def read(options: SourceOptions, columns: RequestedColumns, entries: EntryRange) -> Iterator[pa.RecordBatch]:
     """The record batches of one range. Logs one line at the end, whether all was read or not."""
     _settled()
     with opened(options.settings(), options.read, keep=True) as topics:
-        history = topics.schemas(wanted.topic) if columns.value.kind is SchemaType.AVRO else None
+        history = topics.schemas(entries.topic) if columns.value.kind is SchemaType.AVRO else None
         values = Values(columns.value, history, options.strict)
-        groups = RangeReader(topics, wanted, options.read.skip_missing).messages()
+        groups = RangeReader(topics, entries, options.read.skip_missing).messages()
         if options.range.from_ms is not None or options.range.to_ms is not None:
             groups = ((_within(options.range, some), tier) for some, tier in groups)
         try:
-            for batch in OutputColumns(columns.schema, wanted, values).batches(groups):
+            for batch in OutputColumns(columns.schema, entries, values).batches(groups):
                 topics.report.messages += batch.num_rows
                 yield batch
         finally:
-            _tell(wanted, topics.report, values.undecoded)
+            _tell(entries, topics.report, values.undecoded)
             damage_report.send(options.report_target, topics.report)
 
 
@@ -79,7 +79,7 @@ def _tell(entries: EntryRange, report: ReadReport, undecoded: int) -> None:
     log.log(logging.WARNING if amiss else logging.INFO, "%s", line_of(entries, report, undecoded))
 
 
-def line_of(wanted: EntryRange, report: ReadReport, undecoded: int = 0) -> str:
+def line_of(entries: EntryRange, report: ReadReport, undecoded: int = 0) -> str:
     """What happened in a range, in one line: counters, then the first reason of each kind of fallback and damage."""
     numbers = {
         "messages": report.messages,
@@ -100,5 +100,5 @@ def line_of(wanted: EntryRange, report: ReadReport, undecoded: int = 0) -> str:
     notes += [
         f"entry {damage.entry} not from bookie {damage.bookie}: {damage.found}" for damage in report.damages.values()
     ]
-    first = f"{wanted.topic} ledger={wanted.ledger} entries={wanted.first}-{wanted.last} {counters}"
+    first = f"{entries.topic} ledger={entries.ledger} entries={entries.first}-{entries.last} {counters}"
     return "; ".join([first, *(" ".join(note.split())[:_LONGEST] for note in notes)])

@@ -124,13 +124,13 @@ def value_schema_of(options: SourceOptions) -> ValueSchema:
         )
 
 
-def arrow_schema(wanted: StructType, known: Mapping[str, DataType]) -> pa.Schema:
+def arrow_schema(schema: StructType, column_types: Mapping[str, DataType]) -> pa.Schema:
     """The Arrow schema of these columns. Raises `BadSettings` if one is unknown or of another type."""
     problems = [
         f"schema: expected columns of pulsar-ledgers; found {field.name} {field.dataType.simpleString()}"
-        for field in wanted.fields
-        if known.get(field.name) != field.dataType
+        for field in schema.fields
+        if column_types.get(field.name) != field.dataType
     ]
     if problems:
         raise BadSettings(problems)
-    return to_arrow_schema(wanted, timezone="UTC")
+    return to_arrow_schema(schema, timezone="UTC")

@@ -79,14 +79,14 @@ class ValueSchema(NamedTuple):
 BYTES = ValueSchema(SchemaType.NONE)
 
 
-def value_schema(wanted: str, found: Mapping[str, StoredSchema | None]) -> ValueSchema:
+def value_schema(value_type: str, schemas: Mapping[str, StoredSchema | None]) -> ValueSchema:
     """The type for the option ``value_type`` and the latest schemas of the topics. Raises `Refused` if they differ, or
     if a topic has no schema of the wanted type."""
-    if wanted == "bytes":
+    if value_type == "bytes":
         return BYTES
-    if wanted == "string":
+    if value_type == "string":
         return ValueSchema(SchemaType.STRING)
-    kinds = {name: _checked(name, schema, wanted) for name, schema in found.items()}
+    kinds = {name: _checked(name, schema, value_type) for name, schema in schemas.items()}
     first = next(iter(kinds.items()), None)
     for name, kind in kinds.items():
         if first is not None and spark_type(kind) != spark_type(first[1]):

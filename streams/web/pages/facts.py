@@ -70,18 +70,18 @@ def _item(value: object, now_ms: int) -> str:
     return " ".join(text(name, part, now_ms) for name, part in parts if part not in (None, ""))
 
 
-def facts(found: Row, now_ms: int, shown: Collection[str] = ()) -> list[tuple[str, str]]:
+def facts(description: Row, now_ms: int, shown: Collection[str] = ()) -> list[tuple[str, str]]:
     """The single values of a description. Empty ones are left out, and those that the page shows elsewhere."""
     return [
         (words(name), text(name, value, now_ms))
-        for name, value in found.items()
+        for name, value in description.items()
         if name not in shown and not _is_rows(value) and value not in (None, "", [], {})
     ]
 
 
-def tables(found: Row, now_ms: int, shown: Collection[str] = ()) -> Iterator[FactTable]:
+def tables(description: Row, now_ms: int, shown: Collection[str] = ()) -> Iterator[FactTable]:
     """The lists of rows in a description, likewise. Columns without a value are left out."""
-    for name, rows in found.items():
+    for name, rows in description.items():
         if name not in shown and _is_rows(rows):
             columns = [key for key in rows[0] if any(row.get(key) not in (None, "", [], {}) for row in rows)][:COLUMNS]
             cells = [[text(key, row.get(key), now_ms) for key in columns] for row in rows[:ROWS]]

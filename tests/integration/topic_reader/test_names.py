@@ -164,12 +164,12 @@ class NoChecks:
     def __init__(self) -> None:
         self.owners = dict[str, set[str]]()
 
-    def check(self, wanted: Sequence[LedgerToCheck], *_: object) -> None:
-        for one in wanted:
+    def check(self, ledgers: Sequence[LedgerToCheck], *_: object) -> None:
+        for one in ledgers:
             self.owners.setdefault(one.name, set()).add(one.owner)
 
-    def of(self, wanted: Iterable[LedgerToCheck]) -> tuple[LedgerCopies, ...]:
-        return tuple(LedgerCopies(one.part, one.info) for one in wanted)
+    def of(self, ledgers: Iterable[LedgerToCheck]) -> tuple[LedgerCopies, ...]:
+        return tuple(LedgerCopies(one.part, one.info) for one in ledgers)
 
 
 def observed(cluster: SandboxPulsar, zookeeper: ZooKeeperClient, names: str, checks: NoChecks) -> dict[str, TopicView]:

@@ -495,8 +495,8 @@ class FakeEngine:
             raise BadSettings([f"{name}: expected a live key"]) from error
         return {"name": name, "value": value_of(self.settings, name)}
 
-    def actions(self, limit: int, wanted: Callable[[dict[str, Any]], bool] | None = None) -> list[dict[str, Any]]:
-        return [row for row in self.done if wanted is None or wanted(row)][:limit]
+    def actions(self, limit: int, predicate: Callable[[dict[str, Any]], bool] | None = None) -> list[dict[str, Any]]:
+        return [row for row in self.done if predicate is None or predicate(row)][:limit]
 
     def grouped(self, stream: str) -> Mapping[str, int]:
         self._check()

@@ -35,7 +35,7 @@ class Views:
         self.records: dict[bytes, Any] = {}
 
     def observe(
-        self, chosen: ReadPrioritySettings, kept: Iterable[str], hot: Callable[[str], bool]
+        self, settings: ReadPrioritySettings, kept: Iterable[str], hot: Callable[[str], bool]
     ) -> PriorityObservation:
         return self.view
 

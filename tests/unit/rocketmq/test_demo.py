@@ -26,7 +26,7 @@ def stored(key: str, **changes: object) -> bool:
     """Whether the copy of an order passes, with these changes."""
     order = ORDERS[key]
     marks = {"trueup-source": "hangzhou", "ROCKETMQ_REPLICATOR_SOURCE": "hangzhou", "trueup-time": str(order.born_ms)}
-    found = {"raw": order.raw, "sys": order.sys, "born_ms": 1, "found": order.properties | marks}
+    found = {"raw": order.raw, "sys": order.sys, "born_ms": 1, "stored_properties": order.properties | marks}
     return same_message(key, BEGUN_MS, **{**found, **changes})  # type: ignore[arg-type]
 
 
@@ -50,10 +50,10 @@ def test_what_was_written_passes() -> None:
     "changes",
     [
         {"raw": b"other"},
-        {"found": {**ORDERS[PLAIN].properties, "TAGS": "other"}},
-        {"found": {**ORDERS[PLAIN].properties, "more": "1"}},
-        {"found": {name: text for name, text in ORDERS[PLAIN].properties.items() if name != "note"}},
-        {"found": ORDERS[PLAIN].properties, "born_ms": 1},
+        {"stored_properties": {**ORDERS[PLAIN].properties, "TAGS": "other"}},
+        {"stored_properties": {**ORDERS[PLAIN].properties, "more": "1"}},
+        {"stored_properties": {name: text for name, text in ORDERS[PLAIN].properties.items() if name != "note"}},
+        {"stored_properties": ORDERS[PLAIN].properties, "born_ms": 1},
     ],
 )
 def test_a_message_with_other_content_is_counted(changes: dict[str, object]) -> None:
@@ -89,7 +89,7 @@ def test_a_committed_transaction_is_known_by_its_id() -> None:
     key = next(key for key, order in ORDERS.items() if order.kinds == {TRANSACTIONAL})
     properties = ORDERS[key].properties
     mark = {"__transactionId__": properties["UNIQ_KEY"]}
-    assert (stored(key, found=properties | mark, born_ms=ORDERS[key].born_ms), stored(key)) == (True, False)
+    assert (stored(key, stored_properties=properties | mark, born_ms=ORDERS[key].born_ms), stored(key)) == (True, False)
 
 
 def test_orders_of_each_cluster_have_an_order_of_their_own() -> None:

@@ -76,8 +76,8 @@ class Tally(Stream):
         self._piles[names["name"]] += arguments["by"]
         return {"pile": names["name"], "holds": self._piles[names["name"]]}
 
-    def findings(self, wanted: Filter) -> tuple[Sequence[Finding], int]:
-        return [Finding({"pile": "b"}, "drifted", SMALL.id, SMALL.title, NOW)][: wanted.limit], 1
+    def findings(self, filter_: Filter) -> tuple[Sequence[Finding], int]:
+        return [Finding({"pile": "b"}, "drifted", SMALL.id, SMALL.title, NOW)][: filter_.limit], 1
 
     def plan(self) -> list[PlanRow]:
         stage = "approved" if "grow-b" in self._approved else AWAITING

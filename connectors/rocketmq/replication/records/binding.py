@@ -67,14 +67,14 @@ class Binding:
             seed = self._seeds.keep(key, len(key), number)
         return seed
 
-    def tag_of(self, found: Mapping[bytes, bytes], born: int, size: int) -> MessageTag | None:
+    def tag_of(self, properties: Mapping[bytes, bytes], born: int, size: int) -> MessageTag | None:
         """The tag among the properties of a message, with this time of birth and size of the body; None if no link
         wrote the message."""
-        passed, mark = found.get(names.SOURCE), names.from_base64(found.get(names.OFFSET, b""))
-        time_ms = names.time_in(found[names.TIME]) if names.TIME in found else born
+        passed, mark = properties.get(names.SOURCE), names.from_base64(properties.get(names.OFFSET, b""))
+        time_ms = names.time_in(properties[names.TIME]) if names.TIME in properties else born
         if not passed or mark is None or len(mark) != names.MARK_BYTES or time_ms is None:
             return None
-        place, unique = int.from_bytes(mark[WORD : 2 * WORD], "big"), hash_of(found.get(names.UNIQUE, b""))
+        place, unique = int.from_bytes(mark[WORD : 2 * WORD], "big"), hash_of(properties.get(names.UNIQUE, b""))
         expected = digest(self.seed(passed, mark[PREFIX]), born, place, time_ms, size, unique)
         own = mark[2 * WORD :] == expected.to_bytes(WORD, "big")
         return MessageTag(passed, mark[: 2 * WORD], time_ms) if own else None

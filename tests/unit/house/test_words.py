@@ -27,6 +27,8 @@ MEANINGS = {
     },
 }
 """By layer and name of a file: what each file of this name in the folder of a stream contains."""
+VAGUE, MOST_VAGUE = {"found", "one", "each", "known", "wanted", "chosen", "made"}, 100
+"""Names that do not say what a variable holds. A few are right: ``found`` beside ``expected`` in errors."""
 WITHOUT_NOUN = re.compile(r"``[^`]+``(?: and ``[^`]+``)?: (?:of|for|in|to|by|from|with|at|on|as) [^`\n]*")
 
 
@@ -98,3 +100,14 @@ def test_a_file_name_means_the_same_in_every_folder_of_a_stream() -> None:
         if path.name in meanings and not re.search(meanings[path.name], path.read_text(), re.MULTILINE)
     ]
     assert found == []
+
+
+def test_variables_are_named_after_what_they_hold() -> None:
+    vague = [
+        f"{place}:{node.lineno}"
+        for place, tree in trees(*PACKAGES)
+        for node in ast.walk(tree)
+        if (isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id in VAGUE)
+        or (isinstance(node, ast.arg) and node.arg in VAGUE)
+    ]
+    assert len(vague) <= MOST_VAGUE, vague

@@ -71,7 +71,7 @@ def begin(trueup: Trueup, *program: str) -> None:
 def waits(trueup: Trueup) -> list[tuple[str, str]]:
     """For what it waited, and why."""
     lines = [json.loads(line) for line in trueup.process.output().splitlines() if line.startswith("{")]
-    return [(line["part"], line["problem"]) for line in lines if line["event"] == "waiting"]
+    return [(line["part"], line["problem"]) for line in lines if line["event"] == "start delayed"]
 
 
 def waited(trueup: Trueup, part: str, reason: str = "") -> None:

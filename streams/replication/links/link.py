@@ -81,7 +81,8 @@ class Link:
         self.name, self._unreadable = name, unreadable
         self.copies = {source: copy for source, copy in copies.items() if not copy.waits}
         self._live, self._clock, self._counted, self._ended = live, clock, counted, reporting.ended
-        self._silent_ms = reporting.silent_ms
+        silent_s = max(0.0, (clock() - reporting.silent_ms) / 1000)
+        self._silent_s = time.monotonic() - silent_s if reporting.silent_ms else None
         self._policy = LiveSection.of(live, Declared, name)
         self._orders = LinkOrders(name, live, connectors, reporting)
         self._known_names: tuple[object, LinkNames] | None = None
@@ -346,9 +347,9 @@ class Link:
 
     def _others_s(self) -> float:
         """How long a lease of a previous leader, which gave no sign of its end, may still copy."""
-        if not self._silent_ms:
+        if self._silent_s is None:
             return 0.0
-        return max(0.0, self.declared.lease_s + ALONE_S - (self._clock() - self._silent_ms) / 1000)
+        return max(0.0, self.declared.lease_s + ALONE_S - (time.monotonic() - self._silent_s))
 
     def endpoint(self, cluster: str) -> Endpoint:
         """The endpoint of a cluster."""

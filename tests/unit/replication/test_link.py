@@ -238,9 +238,12 @@ def test_a_copier_is_opened_after_a_lingering_one_has_ended(
     ids=["a lease may go on", "none does", "two at once are harmless"],
 )
 def test_a_copier_is_opened_after_the_leases_of_a_silent_leader(
-    rig: Rig, path: str, silent_s: float, alone_s: float
+    rig: Rig, path: str, silent_s: float, alone_s: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Also if the clock of the machine is set meanwhile."""
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: 100.0))
     link = rig.restarted(silent_ms=NOW - int(1000 * silent_s))
+    rig.now += 3_600_000
     link.update(choice=PathChoice(path, ""))
     assert {order.alone_s for order in link.orders()} == {alone_s}
 

@@ -27,8 +27,9 @@ LINK_RULES = Rules(
             "belong to other records, so the offset map is not valid. The records copied before remain at the target.",
             "The partitions of the topic stop. If a link copies in the opposite direction, refill that link first: it "
             "restores the lost records and restarts this link. Otherwise, also if the topic was recreated on both "
-            "sides, `trueup link reset NAME --to earliest --yes` copies the new topic after the old records; delete "
-            "the target topic first if it must contain only the new ones. `trueup describe link` shows the commands.",
+            "sides, `trueup link reset NAME --topic TOPIC --to earliest --yes` copies the new topic after the old "
+            "records; delete the target topic first if it must contain only the new ones. `trueup describe link` shows "
+            "the commands.",
         ),
         Rule(
             "replication.topic-gone",
@@ -47,8 +48,9 @@ LINK_RULES = Rules(
             "In two consecutive checks a source partition ended before the position of the copy, under the same topic "
             "id. The source lost acknowledged records, for example by an unclean leader election or a restored disk. "
             "New records reuse offsets that the offset map assigns to other records.",
-            "The partition stops. The target still has the lost records; `trueup link reset NAME --to OFFSET --yes`, "
-            "with the current end of the source partition, copies the records written from then on.",
+            "The partition stops. The target still has the lost records; `trueup link reset NAME --partition PARTITION "
+            "--to OFFSET --yes`, with the current end of the source partition, copies the records written from then "
+            "on.",
         ),
         Rule(
             "replication.target-recreated",
@@ -57,8 +59,8 @@ LINK_RULES = Rules(
             "The target topic has another id than the topic to which the link wrote, so the copied records are lost "
             "there.",
             "The partitions of the topic stop. `trueup link refill NAME` copies all records that the source still has, "
-            "including those that originated at the target; `trueup link reset NAME --to latest --yes` skips the past "
-            "records.",
+            "including those that originated at the target; `trueup link reset NAME --topic TOPIC --to latest --yes` "
+            "skips the past records.",
         ),
         Rule(
             "replication.target-replaced",
@@ -68,7 +70,7 @@ LINK_RULES = Rules(
             "The copied records are lost there, and so are the records that originated at that cluster.",
             "All partitions of the link stop. `trueup link refill NAME` shows what the source holds of them. With "
             "--yes it copies all of that to the target, including the records that originated there, and the opposite "
-            "link restarts. `trueup link reset NAME --to latest --yes` skips the past records.",
+            "link restarts. `trueup link reset NAME --topic TOPIC --to latest --yes` skips the past records.",
         ),
         Rule(
             "replication.target-gone",

@@ -70,7 +70,7 @@ class Resetting:
                     f"a decision about the records of {log} that {self._link.declared.source} lost",
                     "none",
                     f"`trueup link refill {other} --yes` restores them and restarts this link, "
-                    f"`trueup link reset {other} --to latest --yes` skips them",
+                    f"`trueup link reset {other} --partition {back.source} --to latest --yes` skips them",
                 )
 
     def _gone(self, log: LogId) -> str:

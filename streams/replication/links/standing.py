@@ -32,13 +32,13 @@ def standing(
         records=end > start,
         empty=there_end == 0,
         ready=link.snapshot.hold(source.topic, target.topic) is None and bounds is not None,
-        stopped=copy is not None and copy.excluded,
+        stopped=copy is not None and (copy.excluded or absent(copy, facts)),
         leased=link.leased(source),
         refilling=copy is not None and copy.refill is not None,
         begun=copy is not None and copy.offset > max(start, 0),
         placed=copy is None or copy.placed,
         restored=_restored(watch, target, facts),
-        returned=_returned(watch, source, target, there_end),
+        returned=_returned(watch, source, target, {**facts.target.logs, **(there or {})}),
     )
 
 
@@ -71,28 +71,29 @@ def _restored(watch: LinkMonitor, target: LogId, facts: LinkFacts) -> bool:
     return any(identity in other.link.refilled for other in watch.beside())
 
 
-def _returned(watch: LinkMonitor, source: LogId, target: LogId, end: int) -> bool:
-    """Whether a link has copied from the present target log to a cluster from which records reach the source, other
-    than directly: see `back_of`. Queues of brokers do not keep the partitions apart: any log of the topic counts."""
+def _returned(watch: LinkMonitor, source: LogId, target: LogId, there: Ends) -> bool:
+    """Whether a link has copied from the present target topic to a cluster from which the records reach the source,
+    other than directly: see `back_of`. ``there``: the first and end offsets of the logs of the target topic."""
     declared, topic_id = watch.link.declared, watch.link.snapshot.facts.target.ids.get(target.topic, "")
     for first in watch.leaving(declared.target):
         if first.link.declared.target == declared.source and first.link.topics([target.topic]):
             continue
-        copies = [copy for log, copy in first.link.copies.items() if log.topic == target.topic]
-        for copy in copies if source.place else [copy for copy in copies if copy.source == target]:
-            begun = copy.offset > copy.start or (first.link.leased(copy.source) and end > copy.offset)
-            begin, home = (first.link.declared.target, copy.target.topic), (declared.source, source.topic)
-            if copy.source_id == topic_id and not copy.excluded and begun and _leads(watch, begin, home):
+        for log, copy in first.link.copies.items():
+            if log.topic != target.topic or copy.source_id != topic_id or copy.excluded:
+                continue
+            begun = copy.offset > copy.start or (first.link.leased(log) and there.get(log, (-1, -1))[1] > copy.offset)
+            if begun and _leads(watch, (first.link.declared.target, copy.target), (declared.source, source)):
                 return True
     return False
 
 
-def _leads(watch: LinkMonitor, begin: tuple[str, str], end: tuple[str, str]) -> bool:
-    """Whether links copy what other links wrote to a topic of a cluster on to another one."""
+def _leads(watch: LinkMonitor, begin: tuple[str, LogId], end: tuple[str, LogId]) -> bool:
+    """Whether links copy what other links wrote to a log of a cluster on to another log. A log is copied to one log,
+    which may have another number: queues of brokers are paired in the order in which they appeared."""
     places = [begin]
-    for cluster, topic in places:
+    for cluster, log in places:
         links = [other.link for other in watch.leaving(cluster) if other.link.declared.forward]
-        nexts = [(link.declared.target, link.target(topic)) for link in links if link.topics([topic])]
+        nexts = [(link.declared.target, link.place(log)) for link in links if link.topics([log.topic])]
         places += [place for place in dict.fromkeys(nexts) if place not in places]
     return end in places
 

@@ -26,8 +26,6 @@ class CopyObservation:
     """The number of records of other writers between the copied records at the target, so far."""
     alone: bool = True
     """Whether the link should be the only writer of the target topic."""
-    absent: bool = False
-    """Whether the source topic never had the partition."""
     gone: bool = False
     """Whether the source does not have the topic."""
     target_gone: bool = False
@@ -57,8 +55,6 @@ def anomalies(before: CopyObservation, now: CopyObservation) -> list[Anomaly]:
     if now.gone:
         return [Anomaly("replication.topic-gone", -1, "the source does not have it")] if now.position >= 0 else []
     findings = [*_recreated(before, now)]
-    if now.absent and before.absent:
-        findings.append(Anomaly("replication.topic-recreated", -1, "it does not have the partition", stops=True))
     if now.copied_end >= 0 and now.target_gone and before.target_gone:
         findings.append(Anomaly("replication.target-gone", -1, "the target does not have the topic", stops=True))
     if findings:

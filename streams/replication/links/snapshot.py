@@ -151,7 +151,6 @@ def look(copy: Copy, facts: LinkFacts, alone: bool = True) -> CopyObservation:
         copied_end=copy.copied_end,
         foreign=copy.foreign,
         alone=alone,
-        absent=absent(copy, facts),
         gone=bool(facts.source.topics) and copy.source.topic not in facts.source.topics,
         target_gone=_asked(copy, facts) and copy.target.topic not in facts.target.topics,
     )
@@ -174,7 +173,7 @@ def seen(copy: Copy, facts: LinkFacts, was: CopyObservation) -> CopyObservation:
         foreign=was.foreign,
     )
     if facts.source.problem:
-        now = replace(now, source_start=-1, source_end=-1, absent=False, gone=False)
+        now = replace(now, source_start=-1, source_end=-1, gone=False)
     return replace(now, target_end=-1, target_gone=False) if facts.target.problem else now
 
 

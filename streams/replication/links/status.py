@@ -20,7 +20,7 @@ from trueup.state.replication.verdicts import (
 from trueup.state.replication.waits import Wait
 from trueup.streams.replication.links.checkpoints import Copy
 from trueup.streams.replication.links.link import LATE_MS, Link
-from trueup.streams.replication.links.snapshot import NOT_COMPARED, NOTHING
+from trueup.streams.replication.links.snapshot import NOT_COMPARED, NOTHING, absent
 
 
 def beat_error(beat: HeartbeatState) -> str:
@@ -144,6 +144,8 @@ class LinkStatus:
         )
         if part.stopped or part.gone:
             return part
+        if copy is not None and absent(copy, facts):
+            return part._replace(error=f"the recreated topic {topic} does not have the partition", stopped=True)
         for side, seen, name in (("source", facts.source, topic), ("target", facts.target, link.target(topic))):
             if name in seen.topics and not seen.topics[name]:  # it exists, but cannot be read
                 problem = seen.unreadable.get(name) or self.unreadable().get(topic)
@@ -153,8 +155,16 @@ class LinkStatus:
             approval = hold.reason if hold.approval else ""
             return part._replace(error=hold.reason, approval=approval, stopped=hold.stopped, begun=False)
         if part.left < 0 and not part.unknown:
-            part = part._replace(unknown="the source does not report the end of the partition")
+            part = part._replace(unknown=self._unreported(source))
         return part if part.begun else part._replace(error=self._missing(source))
+
+    def _unreported(self, source: LogId) -> str:
+        """Why the end of a partition is not known."""
+        logs = self.link.snapshot.facts.source.topics.get(source.topic, ())
+        if not logs or source in logs:
+            return "the source does not report the end of the partition"
+        forget = f"`trueup link reset {self.link.name} --partition {source} --to earliest --yes` forgets it"
+        return f"the source does not show the partition; if its topic was recreated without it, {forget}"
 
     def _missing(self, source: LogId) -> str:
         """Why no task has copied a partition yet."""

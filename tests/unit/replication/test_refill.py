@@ -48,9 +48,10 @@ class World:
 
     def side(self, name: str) -> ClusterSnapshot:
         ids = self.ids[name]
-        return ClusterSnapshot(
-            {topic: (LogId(topic, 0),) for topic in ids}, ids, self.logs[name], "", self.clusters[name], frozenset(ids)
-        )
+        topics = {
+            topic: sorted({LogId(topic, 0), *(log for log in self.logs[name] if log.topic == topic)}) for topic in ids
+        }
+        return ClusterSnapshot(topics, ids, self.logs[name], "", self.clusters[name], frozenset(ids))
 
 
 class FakeSides:

@@ -341,18 +341,33 @@ def test_a_partition_without_an_id_that_the_source_does_not_show_is_forgotten_if
     assert (LogId("orders", 1) in link.copies) is kept
 
 
-def test_a_partition_that_its_topic_never_had_is_forgotten_at_its_reset() -> None:
-    """A refill of the opposite link set it while its topic did not exist, and the new topic has fewer partitions."""
+def set_without_an_id() -> Rig:
+    """One link. A refill of the opposite link set a partition while its topic did not exist, and the new topic does not
+    have the partition."""
     rig, one = Rig(), LogId("orders", 1)
     del rig.watches["west-east"]
-    copy = rig.watches["east-west"].link.copies[one] = Copy(one, one, 0, Position(0, chosen=True))
-    for _ in range(BEFORE):
-        rig.look()
-    shown = stopped(rig)["east-west"], copy.source_id
+    rig.watches["east-west"].link.copies[one] = Copy(one, one, 0, Position(0, chosen=True))
+    rig.look()
+    return rig
+
+
+def test_a_partition_that_its_topic_never_had_is_forgotten_at_its_reset() -> None:
+    rig = set_without_an_id()
     done = follow(rig)
-    assert shown == (["orders-1: replication.topic-recreated: it does not have the partition"], "")
     assert (done, rig.copies("east-west").keys(), stopped(rig)) == (
         ["trueup link reset east-west --partition orders-1 --to earliest --yes"],
         {ZERO, BILLS},
         {},
+    )
+
+
+def test_a_partition_that_its_topic_gets_later_is_copied_from_its_position() -> None:
+    rig, one = set_without_an_id(), LogId("orders", 1)
+    rig.world.logs["east"][one] = rig.world.logs["west"][one] = (0, 3)
+    rig.look()
+    copy = rig.copies("east-west")[one]
+    assert (ways_out(rig.watches["east-west"]), copy.source_id, copy.excluded) == (
+        [],
+        rig.world.ids["east"]["orders"],
+        False,
     )

@@ -131,6 +131,12 @@ def _each(broker: Broker) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     return total - usable + broker.incoming - broker.outgoing, total
 
 
+_TRIED = 100
+"""The number of replicas of falling size that are tried for one pair of volumes."""
+_EQUAL = 1e-9
+"""The difference of two shares that counts as none."""
+
+
 class _Balancing:
     """Creates one plan. Volumes represent their directories; the target on a volume is its least used directory."""
 
@@ -196,20 +202,33 @@ class _Balancing:
         most = gap / (1 / self._total[source] + 1 / self._total[target])  # makes both equally full
         top, bottom = min(edge + self._policy.target, shares.max()), max(edge, shares.min())
         kept = top * self._total[target] - self._after[target]
-        cap = max(most, min(kept, self._after[source] - bottom * self._total[source]))
+        cap = min(max(most, min(kept, self._after[source] - bottom * self._total[source])), self._open[target])
         need = max(over, 0.0) or max(under, 0.0)
-        at = self._fitting(source, need, min(cap, self._open[target]))
+        at = self._fitting(source, target, need, cap)
         if at is None:
-            at = self._larger(source, target, min(cap, self._open[target]))
+            at = self._larger(source, target, cap)
         return None if at is None else self._move(self._shelf(source).pop(at)[1], source, target)
 
-    def _fitting(self, volume: int, need: float, cap: float) -> int | None:
+    def _fitting(self, source: int, target: int, need: float, cap: float) -> int | None:
         """Index on the shelf of the smallest replica of ``need`` bytes or more, else of the largest; none exceeds
-        ``cap``."""
-        shelf = self._shelf(volume)
+        ``cap``, and each `_settles`."""
+        shelf = self._shelf(source)
         end = bisect_right(shelf, (int(cap), len(self._broker.replicas)))
-        at = bisect_left(shelf, (int(np.ceil(need)), -1), 0, end)
-        return at if at < end else end - 1 if end else None
+        at = min(bisect_left(shelf, (int(np.ceil(need)), -1), 0, end), end - 1)
+        return next((i for i in range(at, max(-1, at - _TRIED), -1) if self._settles(shelf[i], target)), None)
+
+    def _settles(self, replica: tuple[int, int], target: int) -> bool:
+        """Whether the move of a replica reduces the skew of directories as if each were on a volume of its own, or
+        keeps it and brings the two directories nearer. Equal disks with nearly equal contents count as one volume, and
+        as two after a move: without this rule the next plan could return the replica, without an end."""
+        size, row = replica
+        pair = [int(self._broker.replicas.home[row]), self._home(target)]
+        before, after = self._each / self._sizes, self._each.copy()
+        after[pair] += (-size, size)
+        change = spread(after, self._sizes) - spread(self._each, self._sizes)
+        moved = float(size * (1 / self._sizes[pair]).sum())
+        nearer = moved < 2 * (before[pair[0]] - before[pair[1]]) - _EQUAL
+        return change < -_EQUAL or (change <= _EQUAL and bool(nearer))
 
     def _larger(self, source: int, target: int, cap: float) -> int | None:
         """Index on the shelf of the smallest replica over ``cap``, if its move still reduces the skew."""
@@ -217,14 +236,9 @@ class _Balancing:
         at = bisect_right(shelf, (int(cap), len(self._broker.replicas)))
         if at == len(shelf) or shelf[at][0] > self._open[target]:
             return None
-        size, home = shelf[at][0], int(self._broker.replicas.home[shelf[at][1]])
-        after, each = self._after.copy(), self._each.copy()
-        after[[source, target]] += (-size, size)
-        each[[home, self._home(target)]] += (-size, size)
-        # Equal disks with nearly equal contents count as one volume. After the move they do not, and the plan would
-        # return the replica.
-        worse = spread(each, self._sizes) > spread(self._each, self._sizes)
-        return at if spread(after, self._total) < self.skew and not worse else None
+        after = self._after.copy()
+        after[[source, target]] += (-shelf[at][0], shelf[at][0])
+        return at if spread(after, self._total) < self.skew and self._settles(shelf[at], target) else None
 
     def _move(self, row: int, source: int, target: int) -> Move:
         rows, size = self._broker.replicas, int(self._broker.replicas.size[row])

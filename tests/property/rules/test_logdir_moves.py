@@ -1,6 +1,8 @@
 """Move plans compared with every possible placement of a few replicas."""
 
+from dataclasses import replace
 from itertools import pairwise, product
+from random import Random
 
 import numpy as np
 from hypothesis import example, given
@@ -121,3 +123,26 @@ def test_what_starts_together_shares_no_directory(broker: Broker, at_once: int) 
 def test_a_bound_for_two_equal_volumes_is_half_the_excess() -> None:
     bound, edge = fewest_bytes(np.array([80, 20]), np.array([100, 100]), 0.1)
     assert (round(bound, 6), round(edge, 6)) == (25.0, 0.45)
+
+
+@given(st.integers(0, 1 << 32), st.sampled_from((0.02, 0.05, 0.1)))
+@example(0, 0.02)
+def test_first_moves_of_successive_plans_never_return_to_a_placement(seed: int, target: float) -> None:
+    """Two disks are equal. While they have nearly equal contents, they count as one volume."""
+    chance = Random(seed)
+    totals = [2000, 2000, *chance.choices((2000, 3000, 4000), k=chance.choice((1, 1, 2, 3)))]
+    shift, base = (0, chance.randint(-25, 25), chance.randint(-300, 300)), chance.randint(300, 700)
+    others = [total * (base + chance.choice(shift)) // 2000 for total in totals]
+    homes = chance.choices(range(len(totals)), k=chance.choice((1, 2, 3, 6)))
+    sizes, placements = [chance.randint(5, 400) for _ in homes], [tuple(homes)]
+    while True:
+        held = [sum(size for at, size in zip(homes, sizes, strict=True) if at == disk) for disk in range(len(totals))]
+        free = [total - other - mine for total, other, mine in zip(totals, others, held, strict=True)]
+        dirs = tuple(LogDir(f"/d{at}", total, left) for at, (total, left) in enumerate(zip(totals, free, strict=True)))
+        rows = [("t", at, home, size, 0, False) for at, (home, size) in enumerate(zip(homes, sizes, strict=True))]
+        moves = plan(Broker(1, dirs, replicas(rows)), replace(POLICY, target=target)).moves
+        if not moves:
+            return
+        homes[moves[0].partition] = int(moves[0].target.removeprefix("/d"))
+        assert tuple(homes) not in placements
+        placements.append(tuple(homes))

@@ -127,7 +127,7 @@ def test_the_columns_are_those_of_the_rows() -> None:
     assert (columns.name(2), np.bincount(columns.home).tolist()) == (("t", 2), [1, 2])
 
 
-@pytest.mark.parametrize(("used", "home", "targets"), [((373, 354, 971), 2, []), ((373, 525, 800), 1, ["/b"])])
+@pytest.mark.parametrize(("used", "home", "targets"), [((373, 354, 971), 2, []), ((373, 540, 800), 1, ["/b"])])
 def test_a_replica_does_not_move_to_and_fro_between_equal_disks(
     used: tuple[int, ...], home: int, targets: list[str]
 ) -> None:

@@ -95,6 +95,8 @@ class Relocation:
     beside: int = 0
     """The bytes on the volume of the source that were neither replicas nor waiting for deletion at the time of the
     order."""
+    shared: int = 1
+    """The number of directories on that volume at the time of the order."""
     detail: str = ""
     copied: int = 0
     """The bytes that were at the target at ``further_ms``."""
@@ -147,6 +149,8 @@ def _event(move: Relocation, broker: Broker, now_ms: int) -> MoveEvent | None:
     if move.stage not in _UNDER_WAY:
         return None
     current, future = _places(move, broker)
+    if move.stage is MoveStage.LEAVING and (current, future) == (move.target, move.source):
+        return None  # the cancel came after the end of the move: the broker copies the replica back
     if future is not None:
         return MoveEvent.APPEAR if future == move.target else MoveEvent.TURN
     if current not in (None, move.source):
@@ -181,13 +185,14 @@ def _places(move: Relocation, broker: Broker) -> tuple[str | None, str | None]:
 
 def _left(moves: Sequence[Relocation], broker: Broker) -> dict[int, int]:
     """Bytes that arrived moves have yet to free, by index in ``moves``; small amounts count as none. The source of the
-    last move is deleted last."""
+    last move is deleted last. Nothing counts for a directory whose volume had other directories at the order: equal
+    disks with nearly equal contents count as one volume, whose bytes cannot be compared with those of one disk."""
     left: dict[int, int] = {}
     arrived = [(at, m) for at, m in enumerate(moves) if m.stage is MoveStage.ARRIVED and m.source in broker.place]
     for volume in {int(broker.volumes[broker.place[m.source]]) for _, m in arrived} if broker.sized else ():
-        mine = [(at, m) for at, m in arrived if broker.volumes[broker.place[m.source]] == volume]
-        # Equal disks that count as one volume have fewer used bytes than both have replicas.
-        more = int(broker.beside[volume]) - max(0, min(m.beside for _, m in mine))
+        dirs = int(np.count_nonzero(broker.volumes == volume))
+        mine = [(at, m) for at, m in arrived if broker.volumes[broker.place[m.source]] == volume and m.shared == dirs]
+        more = int(broker.beside[volume]) - min((m.beside for _, m in mine), default=0)
         for at, move in sorted(mine, key=lambda pair: -pair[1].at_ms):
             if more > move.bytes // 4:
                 left[at] = min(more, move.bytes)

@@ -10,6 +10,8 @@ from dataclasses import replace
 from typing import NamedTuple
 from zlib import crc32
 
+import numpy as np
+
 from trueup.state.common.patterns import matches
 from trueup.state.common.systems import internal
 from trueup.state.logdirs.lifecycle import (
@@ -27,6 +29,20 @@ from trueup.state.logdirs.plan import Balance, Move, headroom, plan, startable
 from trueup.state.logdirs.settings import PARTITION, SIZE, LogDirsSettings, within
 
 
+class RequestedSettings(NamedTuple):
+    """The settings of a broker that were requested last, until the broker shows them."""
+
+    at_ms: int = 0
+    """When they were requested, in ms since the epoch."""
+    cordoned: frozenset[str] | None = None
+    """The paths of all cordoned directories; None if the cordons were not changed."""
+    throttle: int | None = None
+    """The rate limit of moves in bytes per second; 0 if it was removed, None if it was not changed."""
+
+
+NO_SETTINGS = RequestedSettings()
+
+
 class OwnChanges(NamedTuple):
     """Trueup's changes on a broker that are not reverted yet, and the moves that it ordered."""
 
@@ -36,6 +52,7 @@ class OwnChanges(NamedTuple):
     moves: tuple[Relocation, ...] = ()
     approved: frozenset[str] = frozenset()
     """The names of approved actions. See `move_name` and `cordon_name`."""
+    requested: RequestedSettings = NO_SETTINGS
 
 
 NOTHING = OwnChanges()
@@ -131,14 +148,13 @@ def cordon_name(broker: int, paths: frozenset[str]) -> str:
     return f"cordon-{broker}-{crc32(','.join(sorted(paths)).encode()):08x}"
 
 
-def ordered(ours: OwnChanges, move: Move, beside: int, now_ms: int) -> OwnChanges:
-    """The state with an order for this move; earlier orders for the same replica are removed.
-
-    ``beside``: bytes on the source's volume that are not replicas.
-    """
+def ordered(ours: OwnChanges, move: Move, broker: Broker, now_ms: int) -> OwnChanges:
+    """The state with an order for this move; earlier orders for the same replica are removed."""
+    volume = broker.volumes[broker.place[move.source]]
+    beside, shared = int(broker.beside[volume]), int(np.count_nonzero(broker.volumes == volume))
     same = next((m for m in ours.moves if m.what == move.what), None)
     begun = same if same and (same.stage, MoveEvent.ORDER) in TRANSITIONS else Relocation(*move[1:6])
-    relocation = replace(advance(begun, MoveEvent.ORDER, now_ms), bytes=move.bytes, beside=beside)
+    relocation = replace(advance(begun, MoveEvent.ORDER, now_ms), bytes=move.bytes, beside=beside, shared=shared)
     others = tuple(
         m for m in ours.moves if (m.topic, m.partition) != (move.topic, move.partition) or m.stage is MoveStage.ARRIVED
     )

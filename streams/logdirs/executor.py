@@ -7,24 +7,34 @@ A setting is changed at the controller. The broker shows it when it has applied 
 milliseconds, later while it starts. Until then it shows the setting of before, which looks like another client's.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from trueup.connectors.kafka.logdirs.client import MoveOutcome, ReplicaLocation
-from trueup.state.common.errors import Retry, TrueupError
+from trueup.state.common.errors import Retry, Stop, TrueupError
 from trueup.state.logdirs.lifecycle import ENDS, MoveEvent, MoveStage, Relocation, advance
 from trueup.state.logdirs.model import Broker
-from trueup.state.logdirs.verdicts import NOTHING, Decision, OwnChanges, after, cancellable, cordons, ordered
+from trueup.state.logdirs.verdicts import (
+    NO_SETTINGS,
+    NOTHING,
+    Decision,
+    OwnChanges,
+    RequestedSettings,
+    after,
+    cancellable,
+    cordons,
+    ordered,
+)
 from trueup.streams.journal.topic import Record
 from trueup.streams.runtime.format import size
 
 Say = Callable[[int, str, str, str, str], None]
 """Broker, kind, outcome, rule, detail."""
 
-SETTLED_MS = 30_000
-"""Time after which a broker that does not show a changed setting is judged by what it shows."""
+SETTLED_MS = 90_000
+"""Time after a request in which the broker must show the setting; then it is judged by what it shows. A request may
+take 30 s (request.timeout.ms), and be executed although there was no response."""
 
 RULES = {MoveStage.FORGOTTEN: "logdirs.move-forgotten", MoveStage.REFUSED: "logdirs.move-refused"}
 """Rules for stages of moves that failed."""
@@ -46,16 +56,6 @@ class BrokerRequests(Protocol):
         """The cordoned directories in the settings of the broker, offline ones included."""
 
 
-class ChangedSettings(NamedTuple):
-    """Settings that were changed on a broker and that it must show."""
-
-    at_ms: int
-    cordoned: frozenset[str] | None = None
-    """The paths of the cordoned directories; None if the cordons were not changed."""
-    throttle: int | None = None
-    """The rate limit of moves in bytes per second; 0 if it was removed, None if it was not changed."""
-
-
 class DirectoryBalancer:
     """Executes changes on the brokers of one cluster. ``ours``: changes of earlier runs. Used by one thread."""
 
@@ -67,29 +67,26 @@ class DirectoryBalancer:
         moved: Callable[[str, int], None],
     ) -> None:
         self.ours, self._keep, self._say, self._moved = dict(ours), keep, say, moved
-        self._altered: dict[int, ChangedSettings] = {}
-        self._unsure: dict[int, int | None] = dict.fromkeys(ours)
-        """The brokers that may not show yet what an earlier run or a failed request changed, with the time of the
-        request; None: before the first pass."""
 
     def of(self, broker: int) -> OwnChanges:
         """The changes of Trueup on a broker."""
         return self.ours.get(broker, NOTHING)
 
-    def shows(self, broker: Broker, throttled: Callable[[int], int], now_ms: int) -> bool:
-        """Whether the broker shows the settings that were changed last, or has had the time to. ``throttled``: queries
-        the rate limit of a broker; 0: none."""
-        altered = self._altered.get(broker.id)
-        if altered is None:
+    def shows(self, levers: BrokerRequests, broker: Broker, throttled: Callable[[int], int], now_ms: int) -> bool:
+        """Whether the broker shows the settings that were requested last, or has had the time to. ``throttled``:
+        queries the rate limit of a broker; 0: none. Raises a `TrueupError`."""
+        requested = self.of(broker.id).requested
+        if requested == NO_SETTINGS:
             return True
-        shown = altered.cordoned is None or all(
-            d.cordoned == (d.path in altered.cordoned) for d in broker.dirs if d.online
-        )
-        shown = shown and (altered.throttle is None or throttled(broker.id) == altered.throttle)
-        if shown or now_ms - altered.at_ms >= SETTLED_MS:
-            del self._altered[broker.id]
-            return True
-        return False
+        cordoned, limit = requested.cordoned, requested.throttle
+        shown = cordoned is None or all(d.cordoned == (d.path in cordoned) for d in broker.dirs if d.online)
+        if shown and cordoned is not None and not all(d.online for d in broker.dirs):
+            shown = levers.cordoned(broker.id) == cordoned  # an offline directory shows no cordon
+        shown = shown and (limit is None or throttled(broker.id) == limit)
+        if not shown and now_ms - requested.at_ms < SETTLED_MS:
+            return False
+        self._remember(broker.id, self.of(broker.id)._replace(requested=NO_SETTINGS))
+        return True
 
     def act(
         self,
@@ -102,24 +99,20 @@ class DirectoryBalancer:
     ) -> None:
         """Execute a decision. ``ours``: the changes of Trueup, updated from the broker's report of moves. Raises a
         `TrueupError`; the next pass decides again about the rest."""
-        sure = self._sure(broker.id, now_ms)
-        before, intended = self.of(broker.id), _intended(broker, ours, decision, throttled, now_ms, sure)
+        paths = _paths(levers, broker, ours, decision.cordon)
+        before, intended = self.of(broker.id), _intended(broker, ours, decision, throttled, paths, now_ms)
         self._remember(broker.id, intended)
         # After the write: a pass after a failed one finds the same changes of stages again.
         self._report(broker.id, before, ours)
-        done = self._cordon(levers, broker, ours, intended, decision, now_ms)
+        done = self._cordon(levers, broker.id, intended, paths)
         if decision.throttle:
-            with self._changing(broker.id, now_ms):
-                levers.throttle(broker.id, decision.throttle)
-            self._alter(broker.id, now_ms, throttle=decision.throttle)
+            self._throttle(levers, broker.id, decision.throttle)
             self._say(
                 broker.id, "throttle", "set", "logdirs.uneven", f"moves write at most {size(decision.throttle)}/s"
             )
         done, failed = self._order(levers, broker.id, done, decision, now_ms)
         if decision.throttle is None:
-            with self._changing(broker.id, now_ms):
-                levers.throttle(broker.id, None)
-            self._alter(broker.id, now_ms, throttle=0)
+            self._throttle(levers, broker.id, None)
             self._say(broker.id, "throttle", "removed", "logdirs.uneven", "no move is in progress")
             done = done._replace(throttles=frozenset())
         self._remember(broker.id, done._replace(moves=tuple(m for m in done.moves if m.stage not in ENDS)))
@@ -131,53 +124,35 @@ class DirectoryBalancer:
             self._keep(broker, ours)
             self.ours[broker] = ours
 
-    def _sure(self, broker: int, now_ms: int) -> bool:
-        """Whether the broker shows all changes of Trueup, or has had the time to."""
-        if broker not in self._unsure:
-            return True
-        since_ms = self._unsure[broker] = self._unsure[broker] or now_ms
-        if now_ms - since_ms >= SETTLED_MS:
-            del self._unsure[broker]
-        return broker not in self._unsure
-
-    @contextmanager
-    def _changing(self, broker: int, now_ms: int) -> Iterator[None]:
-        """A request that fails may have changed the setting."""
+    def _throttle(self, levers: BrokerRequests, broker: int, limit: int | None) -> None:
         try:
-            yield
-        except TrueupError:
-            self._unsure[broker] = now_ms
+            levers.throttle(broker, limit)
+        except Stop:  # refused: the broker will not show it
+            self._unrequest(broker, self.of(broker).requested._replace(throttle=None))
             raise
 
-    def _alter(
-        self, broker: int, now_ms: int, cordoned: frozenset[str] | None = None, throttle: int | None = None
-    ) -> None:
-        before = self._altered.get(broker, ChangedSettings(now_ms))
-        self._altered[broker] = ChangedSettings(
-            now_ms, before.cordoned if cordoned is None else cordoned, before.throttle if throttle is None else throttle
-        )
+    def _unrequest(self, broker: int, requested: RequestedSettings) -> None:
+        self._remember(broker, self.of(broker)._replace(requested=requested))
 
     def _cordon(
         self,
         levers: BrokerRequests,
-        broker: Broker,
-        ours: OwnChanges,
+        broker: int,
         intended: OwnChanges,
-        decision: Decision,
-        now_ms: int,
+        paths: tuple[frozenset[str], frozenset[str]] | None,
     ) -> OwnChanges:
-        if decision.cordon is None:
+        if paths is None:
             return intended
-        paths = decision.cordon | _hidden(levers, broker, ours)
-        with self._changing(broker.id, now_ms):
-            levers.cordon(broker.id, sorted(paths))
-        self._alter(broker.id, now_ms, cordoned=paths)
-        # An opened directory remains until the broker shows it as open: another process that starts before must know
-        # whose cordon the broker shows.
-        now = (decision.cordon - _others(broker, ours)) | (intended.cordoned & _online(broker))
-        closed = ", ".join(sorted(paths)) or "no directory"
-        self._say(broker.id, "cordon", "set", "logdirs.steer", f"excluded from new partitions: {closed}")
-        return intended._replace(cordoned=now)
+        own, others = paths
+        try:
+            levers.cordon(broker, sorted(own | others))
+        except TrueupError as error:  # the throttle was not requested
+            refused = isinstance(error, Stop)
+            self._unrequest(broker, NO_SETTINGS if refused else intended.requested._replace(throttle=None))
+            raise
+        closed = ", ".join(sorted(own | others)) or "no directory"
+        self._say(broker, "cordon", "set", "logdirs.steer", f"excluded from new partitions: {closed}")
+        return intended._replace(cordoned=own)
 
     def _order(
         self, levers: BrokerRequests, broker: int, ours: OwnChanges, decision: Decision, now_ms: int
@@ -219,7 +194,15 @@ def description(move: Relocation) -> str:
 def ours_of(value: Record) -> tuple[str, int, OwnChanges]:
     """The inverse of `record_of`: the cluster, the broker and the changes."""
     moves = tuple(Relocation(**{**move, "stage": MoveStage(move["stage"])}) for move in value["moves"])
-    ours = OwnChanges(frozenset(value["cordoned"]), frozenset(value["throttles"]), moves, frozenset(value["approved"]))
+    requested = value["requested"]
+    paths = None if requested["cordoned"] is None else frozenset(requested["cordoned"])
+    ours = OwnChanges(
+        frozenset(value["cordoned"]),
+        frozenset(value["throttles"]),
+        moves,
+        frozenset(value["approved"]),
+        RequestedSettings(requested["at_ms"], paths, requested["throttle"]),
+    )
     return value["kafka"], value["broker"], ours
 
 
@@ -228,6 +211,7 @@ def record_of(kafka: str, broker: int, ours: OwnChanges, at_ms: int) -> dict[str
     if ours == NOTHING:
         return None
     names = [spec.name for spec in fields(Relocation)]
+    paths = ours.requested.cordoned
     return {
         "kafka": kafka,
         "broker": broker,
@@ -235,19 +219,27 @@ def record_of(kafka: str, broker: int, ours: OwnChanges, at_ms: int) -> dict[str
         "cordoned": sorted(ours.cordoned),
         "throttles": sorted(ours.throttles),
         "approved": sorted(ours.approved),
+        "requested": {**ours.requested._asdict(), "cordoned": None if paths is None else sorted(paths)},
         "moves": [{name: getattr(move, name) for name in names} for move in ours.moves],
     }
 
 
 def _intended(
-    broker: Broker, ours: OwnChanges, decision: Decision, throttled: int | None, now_ms: int, sure: bool
+    broker: Broker,
+    ours: OwnChanges,
+    decision: Decision,
+    throttled: int | None,
+    paths: tuple[frozenset[str], frozenset[str]] | None,
+    now_ms: int,
 ) -> OwnChanges:
-    """The changes of Trueup after complete or partial execution of the decision. ``sure``: whether what the broker does
-    not show is not there."""
-    present, others = cordons(broker, ours), _others(broker, ours)
-    remaining = ours.cordoned & present if sure else ours.cordoned
-    cordoned = remaining | ((decision.cordon or frozenset()) - others)
-    theirs = sure and bool(throttled) and throttled not in ours.throttles
+    """The changes of Trueup after complete or partial execution of the decision. ``paths``: see `_paths`."""
+    own, others = paths or (frozenset[str](), frozenset[str]())
+    cordoned = (ours.cordoned & cordons(broker, ours)) | own
+    limit = 0 if decision.throttle is None else decision.throttle or None
+    requested = NO_SETTINGS
+    if paths is not None or limit is not None:
+        requested = RequestedSettings(now_ms, None if paths is None else own | others, limit)
+    theirs = bool(throttled) and throttled not in ours.throttles
     throttles = (frozenset() if theirs else ours.throttles) | (
         frozenset({decision.throttle}) if decision.throttle else frozenset()
     )
@@ -258,9 +250,9 @@ def _intended(
         if m.stage is MoveStage.FORGOTTEN and m.what not in planned
     }
     back = {m.what: advance(m, MoveEvent.CANCEL, now_ms) for m in decision.cancel if m.stage is not MoveStage.LEAVING}
-    intended = after(ours, {**lapsed, **back})._replace(cordoned=cordoned, throttles=throttles)
+    intended = after(ours, {**lapsed, **back})._replace(cordoned=cordoned, throttles=throttles, requested=requested)
     for move in decision.start:
-        intended = ordered(intended, move, int(broker.beside[broker.volumes[broker.place[move.source]]]), now_ms)
+        intended = ordered(intended, move, broker, now_ms)
     return intended
 
 
@@ -279,17 +271,19 @@ def _cancelled(broker: Broker, decision: Decision, failed: Sequence[MoveOutcome]
         raise Retry(f"broker {broker.id} to cancel moves: {what}", why, "the next pass requests it again")
 
 
-def _online(broker: Broker) -> frozenset[str]:
-    return frozenset(d.path for d in broker.dirs if d.online)
-
-
 def _others(broker: Broker, ours: OwnChanges) -> frozenset[str]:
     """Directories that other clients cordoned."""
     return frozenset(d.path for d in broker.dirs if d.cordoned) - ours.cordoned
 
 
-def _hidden(levers: BrokerRequests, broker: Broker, ours: OwnChanges) -> frozenset[str]:
-    """Offline directories that other clients cordoned. The broker does not report their cordons, and a change of the
-    setting replaces all of them."""
-    offline = frozenset(broker.place) - _online(broker)
-    return levers.cordoned(broker.id) & offline - ours.cordoned if offline else frozenset()
+def _paths(
+    levers: BrokerRequests, broker: Broker, ours: OwnChanges, cordon: frozenset[str] | None
+) -> tuple[frozenset[str], frozenset[str]] | None:
+    """The directories that Trueup cordons, and those that other clients cordoned: a change of the setting replaces all
+    of them; None for no change. Cordons of other clients are read now: they may have changed since the broker was
+    described, and are not reported for offline directories. The operations APPEND and SUBTRACT (KIP-339) begin at the
+    dynamic setting, and would override cordons in the file of the broker."""
+    if cordon is None:
+        return None
+    others = levers.cordoned(broker.id) - ours.cordoned
+    return cordon - _others(broker, ours) - others, others

@@ -133,14 +133,14 @@ class LogDirsReconciler:
         """The state of a broker that does not show its changed settings yet; nothing is decided about it. None: it
         shows them."""
         try:
-            if self.balancer.shows(broker, self._throttled, now_ms):
+            if self.balancer.shows(self.client, broker, self._throttled, now_ms):
                 return None
             before, error = self.known.get(broker.id), None
         except TrueupError as failure:
             self._failed(broker, failure, None, now_ms)
             before, error = None, str(failure)
         decision = before.decision if before else None
-        why = "" if decision else error or "it does not show its changed settings yet"
+        why = before.error if before and decision else error or "it does not show its changed settings yet"
         return BrokerState(observed(broker, now_ms), decision, self.balancer.of(broker.id), why)
 
     def _settled(self, shown: Broker, now_ms: int) -> BrokerState:

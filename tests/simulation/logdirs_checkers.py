@@ -175,11 +175,16 @@ class LogDirCheckers:
 
     # The state
 
+    def share(self) -> None:
+        """Trueup may intend what another client set before the brokers show it."""
+        for number, broker in self._brokers.items():
+            ours = self.believed(number)
+            broker.share_settings(ours.cordoned, ours.throttles)
+
     def advanced(self) -> None:
         """No disk is full: applications leave space, and Trueup has to."""
         for number, broker in self._brokers.items():
             ours = self.believed(number)
-            broker.share_settings(ours.cordoned, ours.throttles)
             for move in ours.moves:
                 self._ordered.add((number, f"{move.topic}-{move.partition}", move.source, move.target))
             for directory in broker.dirs:

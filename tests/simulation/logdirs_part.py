@@ -254,6 +254,7 @@ class LogDirsPart(Part):
         return EITHER if path in self.checkers.believed(broker).cordoned else OTHER
 
     def advanced(self) -> None:
+        self.checkers.share()
         for broker in self.brokers.values():
             broker.advance(self.world.now_ms)
         self.checkers.advanced()

@@ -54,14 +54,15 @@ def after_the_act(self: DirectoryBalancer, broker: int, ours: OwnChanges) -> Non
     self.late: dict[int, OwnChanges] = {**getattr(self, "late", {}), broker: ours}  # type: ignore[attr-defined]
 
 
-def claiming(*_given: Any) -> frozenset[str]:
+def claiming(_levers: Any, _broker: Broker, _ours: OwnChanges, cordon: frozenset[str] | None) -> Any:
     """Takes every cordon for one of Trueup."""
-    return frozenset()
+    return None if cordon is None else (cordon, frozenset())
 
 
-def replacing(*_given: Any) -> frozenset[str]:
-    """Does not query the cordons of offline directories."""
-    return frozenset()
+def replacing(_levers: Any, broker: Broker, ours: OwnChanges, cordon: frozenset[str] | None) -> Any:
+    """Replaces the setting without reading it."""
+    others = executor._others(broker, ours)
+    return None if cordon is None else (cordon - others, cordon & others)
 
 
 def kept_throttle(policy: LogDirsSettings, ours: OwnChanges, starting: bool, now_set: int) -> int | None:
@@ -119,8 +120,8 @@ def test_a_process_that_forgets_its_changes_is_caught() -> None:
         (verdicts, "_throttle", kept_throttle, "throttle"),
         (verdicts, "_throttle", foreign_throttle, "another client was changed"),
         (verdicts, "startable", always, "cordoned|during a move|offline|at once"),
-        (executor, "_hidden", replacing, "another client"),
-        (executor, "_others", claiming, "another client"),
+        (executor, "_paths", replacing, "another client"),
+        (executor, "_paths", claiming, "another client"),
         (DirectoryBalancer, "_remember", after_the_act, "remain"),
         (DirectoryBalancer, "_order", abandoned, "not quiet|do not begin"),
     ],

@@ -10,7 +10,7 @@ from trueup.state.common.errors import Retry
 from trueup.state.logdirs.lifecycle import STALLED_MS, MoveStage, Relocation
 from trueup.state.logdirs.model import Broker, LogDir, Row, replicas
 from trueup.state.logdirs.settings import LogDirsSettings
-from trueup.state.logdirs.verdicts import NOTHING, OwnChanges
+from trueup.state.logdirs.verdicts import NOTHING, OwnChanges, RequestedSettings
 from trueup.streams.config.live import LiveSection
 from trueup.streams.logdirs.executor import SETTLED_MS, DirectoryBalancer, ours_of, record_of
 from trueup.streams.logdirs.reconciler import LogDirsReconciler
@@ -255,7 +255,8 @@ def shows_late(bench: Bench) -> None:
 
 
 def test_a_cordon_that_a_broker_shows_late_remains_ours_after_a_restart() -> None:
-    bench = Bench(OwnChanges(frozenset({"/small"})), mode="observe")
+    requested = RequestedSettings(1, frozenset({"/small"}))
+    bench = Bench(OwnChanges(frozenset({"/small"}), requested=requested), mode="observe")
     bench.client.cordon(1, ["/small"])
     shows_late(bench)
     assert bench.client.setting == []
@@ -270,15 +271,40 @@ def test_a_cordon_whose_response_was_lost_remains_ours() -> None:
     assert bench.client.setting == []
 
 
-def test_an_opened_directory_that_a_broker_shows_as_cordoned_remains_ours_after_a_restart() -> None:
+def reopened() -> tuple[Bench, Broker]:
+    """A process that begins after another one has opened a directory, and the broker that still shows the cordon."""
     bench = Bench(OwnChanges(frozenset({"/small"})), mode="observe")
     bench.client.cordon(1, ["/small"])
     shown = bench.client.broker
     bench.reconcile()
-    later = Bench(bench.ours, mode="observe")
-    later.client.broker = shown
-    later.reconcile()
-    assert ("cordon",) in later.client.log
+    assert shown is not None
+    return Bench(bench.ours, mode="observe"), shown
+
+
+def test_an_opened_directory_that_a_broker_shows_as_cordoned_is_waited_for_after_a_restart() -> None:
+    bench, shown = reopened()
+    opened, bench.client.broker = bench.client.broker, shown
+    calls = bench.reconcile()
+    bench.client.broker = opened
+    bench.reconcile()
+    assert (calls, bench.ours) == ([], NOTHING)
+
+
+def test_a_cordon_that_another_client_sets_after_ours_was_removed_remains() -> None:
+    bench, shown = reopened()
+    bench.client.broker, bench.client.setting = shown, ["/small"]
+    bench.reconcile()
+    settled(bench)
+    bench.reconcile()
+    assert (bench.client.setting, bench.ours) == (["/small"], NOTHING)
+
+
+def test_a_cordon_that_another_client_sets_after_the_broker_was_described_remains() -> None:
+    bench = Bench(OwnChanges(frozenset({"/small"})), mode="observe")
+    bench.client.cordon(1, ["/small"])
+    bench.client.setting = ["/small", "/large"]
+    bench.reconcile()
+    assert bench.client.setting == ["/large"]
 
 
 def test_a_throttle_that_a_broker_does_not_show_yet_remains_ours() -> None:
@@ -374,8 +400,9 @@ def test_a_cordon_of_ours_is_taken_back_while_its_directory_is_offline() -> None
     assert bench.client.broker is not None
     small, large = bench.client.broker.dirs
     bench.client.broker = replace(bench.client.broker, dirs=(small._replace(online=False), large))
+    calls = bench.reconcile()
     bench.reconcile()
-    assert (("cordon",) in bench.client.log, bench.ours) == (True, NOTHING)
+    assert ("cordon" in calls, bench.client.setting, bench.ours) == (True, [], NOTHING)
 
 
 @pytest.mark.parametrize(("own", "left"), [((), ["/large", "/small"]), (("/small",), ["/large"])])

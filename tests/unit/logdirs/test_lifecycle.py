@@ -97,7 +97,7 @@ def test_what_it_left_behind_counts_until_it_is_deleted() -> None:
 
 
 def test_equal_disks_that_counted_as_one_volume_have_nothing_left_to_delete() -> None:
-    arrived = replace(MOVE, stage=MoveStage.ARRIVED, beside=-20 * GB)
+    arrived = replace(MOVE, stage=MoveStage.ARRIVED, beside=-20 * GB, shared=2)
     used = (DIRS[0]._replace(usable=97 * GB), *DIRS[1:])
     assert follow([arrived], broker(THERE, dirs=used), 1)[1] == (0, 0, 0)
 

@@ -17,7 +17,7 @@ from trueup.state.replication.provenance import Refill
 from trueup.state.replication.recovery import REFILL, WILL_BE, LogIdentity, PartitionStanding, Refillable, refillable
 from trueup.streams.replication.links.link import Link
 from trueup.streams.replication.links.monitor import LinkMonitor
-from trueup.streams.replication.links.standing import Ends, back_of, standing, ways_out
+from trueup.streams.replication.links.standing import Ends, Standings, back_of, ways_out
 from trueup.streams.rows import Row
 
 BUSY = "an earlier lease has not ended"
@@ -145,16 +145,16 @@ class Refilling:
         pairs = {source: target for source, target in pairs.items() if source.topic in facts.source.topics}
         here = self._watch.sides.logs(pairs)
         targets = [target for target in pairs.values() if target in facts.target.topics.get(target.topic, ())]
-        there = self._watch.sides.logs(targets, at_target=True)
+        standings = Standings(self._watch, here, self._watch.sides.logs(targets, at_target=True))
         return [
             part
             for source, target in sorted(pairs.items())
-            if (part := self._part(source, target, here, there)) is not None
+            if (part := self._part(source, target, here, standings)) is not None
         ]
 
-    def _part(self, source: LogId, target: LogId, here: Ends, there: Ends) -> RefillPartition | None:
-        mine, back = standing(self._watch, source, here, there), back_of(self._watch, source)
-        stage = refillable(mine, standing(back.watch, back.source, there, here) if back is not None else None)
+    def _part(self, source: LogId, target: LogId, here: Ends, standings: Standings) -> RefillPartition | None:
+        mine, back = standings.of(source), back_of(self._watch, source)
+        stage = refillable(mine, standings.opposite(back) if back is not None else None)
         if stage is Refillable.NOTHING:
             return None
         start, end = here[source]

@@ -7,7 +7,7 @@ from trueup.state.common.errors import Refused
 from trueup.state.replication.recovery import may_reset
 from trueup.streams.replication.links.monitor import LinkMonitor
 from trueup.streams.replication.links.snapshot import absent, differ
-from trueup.streams.replication.links.standing import back_of, standing
+from trueup.streams.replication.links.standing import Standings, back_of
 from trueup.streams.rows import Row
 
 
@@ -61,10 +61,11 @@ class Resetting:
 
     def _check(self, logs: Iterable[LogId]) -> None:
         """Raise `Refused` while an opposite link can restore what the source lost."""
+        standings = Standings(self._watch)
         for log in logs:
             if (back := back_of(self._watch, log)) is None:
                 continue
-            if not may_reset(standing(self._watch, log), standing(back.watch, back.source), self._to):
+            if not may_reset(standings.of(log), standings.opposite(back), self._to):
                 other = back.watch.link.name
                 raise Refused(
                     f"a decision about the records of {log} that {self._link.declared.source} lost",

@@ -8,38 +8,83 @@ from typing import NamedTuple
 from trueup.connectors.contract import LogId
 from trueup.state.replication.recovery import LogIdentity, PartitionStanding, ways
 from trueup.streams.replication.links.checkpoints import Copy
+from trueup.streams.replication.links.link import Link
 from trueup.streams.replication.links.monitor import LinkMonitor
 from trueup.streams.replication.links.snapshot import LinkFacts, absent, differ, ends
 
 Ends = Mapping[LogId, tuple[int, int]]
 """First and end offset of logs."""
 
+Place = tuple[str, LogId]
+"""A log of a cluster."""
 
-def standing(
-    watch: LinkMonitor, source: LogId, here: Ends | None = None, there: Ends | None = None
-) -> PartitionStanding:
-    """The state of a partition. ``here`` and ``there``: the first and end offsets of the logs at the source and at the
-    target, if they were read since the last observation."""
-    link, facts = watch.link, watch.link.snapshot.facts
-    copy = link.copies.get(source)
-    target = copy.target if copy is not None else link.place(source)
-    start, end = (facts.source.logs if here is None else here).get(source, (-1, -1))
-    bounds = (facts.target.logs if there is None else there).get(target)
-    there_end = -1 if bounds is None else bounds[1]
-    return PartitionStanding(
-        source=_source(copy, source, facts, end),
-        target=_target(watch, copy, target, facts, there_end),
-        records=end > start,
-        empty=there_end == 0,
-        ready=link.snapshot.hold(source.topic, target.topic) is None and bounds is not None,
-        stopped=copy is not None and (copy.excluded or absent(copy, facts)),
-        leased=link.leased(source),
-        refilling=copy is not None and copy.refill is not None,
-        begun=copy is not None and copy.offset > max(start, 0),
-        placed=copy is None or copy.placed,
-        restored=_restored(watch, target, facts),
-        returned=_returned(watch, source, target, {**facts.target.logs, **(there or {})}),
-    )
+
+class Standings:
+    """The states of a link's partitions at one moment. ``here`` and ``there``: the first and end offsets of the logs at
+    the source and at the target, if they were read since the last observation."""
+
+    def __init__(self, watch: LinkMonitor, here: Ends | None = None, there: Ends | None = None) -> None:
+        self._watch, self._read = watch, (here, there)
+        self._facts = facts = watch.link.snapshot.facts
+        self._here = facts.source.logs if here is None else here
+        self._there = facts.target.logs if there is None else there
+        self._opposite: dict[str, Standings] = {}
+        self._reached: dict[str, set[Place]] = {}
+
+    def of(self, source: LogId) -> PartitionStanding:
+        """The state of a partition."""
+        link, facts = self._watch.link, self._facts
+        copy = link.copies.get(source)
+        target = copy.target if copy is not None else link.place(source)
+        start, end = self._here.get(source, (-1, -1))
+        bounds = self._there.get(target)
+        there_end = -1 if bounds is None else bounds[1]
+        return PartitionStanding(
+            source=_source(copy, source, facts, end),
+            target=_target(self._watch, copy, target, facts, there_end),
+            records=end > start,
+            empty=there_end == 0,
+            ready=link.snapshot.hold(source.topic, target.topic) is None and bounds is not None,
+            stopped=copy is not None and (copy.excluded or absent(copy, facts)),
+            leased=link.leased(source),
+            refilling=copy is not None and copy.refill is not None,
+            begun=copy is not None and copy.offset > max(start, 0),
+            placed=copy is None or copy.placed,
+            restored=_restored(self._watch, target, facts),
+            returned=(link.declared.source, source) in self._returns(target.topic),
+        )
+
+    def opposite(self, back: "OppositeLink") -> PartitionStanding:
+        """The state of the opposite copy of a partition."""
+        here, there = self._read
+        standings = self._opposite.setdefault(back.watch.link.name, Standings(back.watch, there, here))
+        return standings.of(back.source)
+
+    def _returns(self, topic: str) -> set[Place]:
+        """The logs that the records of the present target topic reach over other links, except directly from the target
+        to the source: see `back_of`."""
+        if topic not in self._reached:
+            self._reached[topic] = _reached(self._watch, set(self._left(topic)))
+        return self._reached[topic]
+
+    def _left(self, topic: str) -> Iterator[Place]:
+        """The logs to which links have copied from the present target topic."""
+        declared, topic_id = self._watch.link.declared, self._facts.target.ids.get(topic, "")
+        for link in (other.link for other in self._watch.leaving(declared.target)):
+            if link.declared.target == declared.source and link.topics([topic]):
+                continue
+            with link.lock:
+                copies = [copy for log, copy in link.copies.items() if log.topic == topic]
+            for copy in copies:
+                if copy.source_id == topic_id and not copy.excluded and self._begun(link, copy):
+                    yield link.declared.target, copy.target
+
+    def _begun(self, link: Link, copy: Copy) -> bool:
+        """Whether a link has copied records of a target log, or may have in a lease in progress."""
+        if copy.offset > copy.start:
+            return True
+        _, end = self._there.get(copy.source) or self._facts.target.logs.get(copy.source, (-1, -1))
+        return link.leased(copy.source) and end > copy.offset
 
 
 def _source(copy: Copy | None, source: LogId, facts: LinkFacts, end: int) -> LogIdentity:
@@ -71,31 +116,20 @@ def _restored(watch: LinkMonitor, target: LogId, facts: LinkFacts) -> bool:
     return any(identity in other.link.refilled for other in watch.beside())
 
 
-def _returned(watch: LinkMonitor, source: LogId, target: LogId, there: Ends) -> bool:
-    """Whether a link has copied from the present target topic to a cluster from which the records reach the source,
-    other than directly: see `back_of`. ``there``: the first and end offsets of the logs of the target topic."""
-    declared, topic_id = watch.link.declared, watch.link.snapshot.facts.target.ids.get(target.topic, "")
-    for first in watch.leaving(declared.target):
-        if first.link.declared.target == declared.source and first.link.topics([target.topic]):
-            continue
-        for log, copy in first.link.copies.items():
-            if log.topic != target.topic or copy.source_id != topic_id or copy.excluded:
-                continue
-            begun = copy.offset > copy.start or (first.link.leased(log) and there.get(log, (-1, -1))[1] > copy.offset)
-            if begun and _leads(watch, (first.link.declared.target, copy.target), (declared.source, source)):
-                return True
-    return False
-
-
-def _leads(watch: LinkMonitor, begin: tuple[str, LogId], end: tuple[str, LogId]) -> bool:
-    """Whether links copy what other links wrote to a log of a cluster on to another log. A log is copied to one log,
+def _reached(watch: LinkMonitor, begins: set[Place]) -> set[Place]:
+    """Logs to which links wrote, and those to which other links copy on what links wrote. A log is copied to one log,
     which may have another number: queues of brokers are paired in the order in which they appeared."""
-    places = [begin]
-    for cluster, log in places:
-        links = [other.link for other in watch.leaving(cluster) if other.link.declared.forward]
-        nexts = [(link.declared.target, link.place(log)) for link in links if link.topics([log.topic])]
-        places += [place for place in dict.fromkeys(nexts) if place not in places]
-    return end in places
+    reached, new = set[Place](), begins
+    while new:
+        reached |= new
+        new = {next_ for place in new for next_ in _nexts(watch, *place)} - reached
+    return reached
+
+
+def _nexts(watch: LinkMonitor, cluster: str, log: LogId) -> Iterator[Place]:
+    for link in (other.link for other in watch.leaving(cluster)):
+        if link.declared.forward and link.topics([log.topic]):
+            yield link.declared.target, link.place(log)
 
 
 class OppositeLink(NamedTuple):
@@ -136,14 +170,14 @@ class RecoveryOption:
 
 def ways_out(watch: LinkMonitor) -> list[RecoveryOption]:
     """The commands that lead out of the states of the link's partitions, by topic."""
-    link, options = watch.link, list[RecoveryOption]()
+    link, options, standings = watch.link, list[RecoveryOption](), Standings(watch)
     with link.lock:
         copies = link.current()
     for topic, some in groupby(copies, key=lambda copy: copy.source.topic):
         whole = list(some)
         by_ways: dict[tuple[tuple[str, str], ...], list[Copy]] = {}
         for copy in whole:
-            by_ways.setdefault(tuple(_commands(watch, copy)), []).append(copy)
+            by_ways.setdefault(tuple(_commands(watch, standings, copy)), []).append(copy)
         for commands, affected in by_ways.items():
             parts = f"--topic {topic}" if len(affected) == len(whole) else _parts(affected)
             options += [
@@ -157,10 +191,10 @@ def _parts(copies: list[Copy]) -> str:
     return " ".join(f"--partition {copy.source}" for copy in copies)
 
 
-def _commands(watch: LinkMonitor, copy: Copy) -> Iterator[tuple[str, str]]:
+def _commands(watch: LinkMonitor, standings: Standings, copy: Copy) -> Iterator[tuple[str, str]]:
     back = back_of(watch, copy.source)
-    other = standing(back.watch, back.source) if back is not None else None
-    for way in ways(standing(watch, copy.source), other):
+    other = standings.opposite(back) if back is not None else None
+    for way in ways(standings.of(copy.source), other):
         offset = _first_lost(watch, copy) if "{offset}" in way.command else 0
         if offset is not None:
             command = way.command.replace("{link}", watch.link.name).replace("{offset}", str(offset))

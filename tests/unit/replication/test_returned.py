@@ -8,7 +8,7 @@ import pytest
 from tests.replication.links import LOG, copied
 from trueup.connectors.contract import LogId, Position
 from trueup.streams.replication.links.checkpoints import Copy
-from trueup.streams.replication.links.standing import standing
+from trueup.streams.replication.links.standing import Standings
 
 OTHER, QUEUE = LogId("orders", 1), LogId("orders", 0, "store-0")
 
@@ -48,7 +48,7 @@ def test_records_return_on_the_ways_of_logs(source: LogId, sent: LogId, reached:
     second.copies = {sent: Copy(sent, reached, 0)}
     back = copied("south-east", forward=True)
     back.copies = {source: Copy(source, LOG, 0)}
-    assert standing(watch_of(back, as_link(first), as_link(second)), source).returned is expected
+    assert Standings(watch_of(back, as_link(first), as_link(second))).of(source).returned is expected
 
 
 @pytest.mark.parametrize(("end", "expected"), [(5, True), (0, False)], ids=["records may be on their way", "none are"])
@@ -59,4 +59,4 @@ def test_a_lease_in_progress_may_have_copied_what_its_own_log_has(end: int, expe
     back.copies = {QUEUE: Copy(QUEUE, LOG, 0)}
     watch = watch_of(back, as_link(first), as_link(second))
     first.leased = lambda _source: True
-    assert standing(watch, QUEUE, None, {LOG: (0, 5 - end), OTHER: (0, end)}).returned is expected
+    assert Standings(watch, None, {LOG: (0, 5 - end), OTHER: (0, end)}).of(QUEUE).returned is expected

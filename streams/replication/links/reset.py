@@ -6,7 +6,6 @@ from trueup.connectors.contract import LogId
 from trueup.state.common.errors import Refused
 from trueup.state.replication.recovery import may_reset
 from trueup.streams.replication.links.monitor import LinkMonitor
-from trueup.streams.replication.links.snapshot import absent, differ
 from trueup.streams.replication.links.standing import Standings, back_of
 from trueup.streams.rows import Row
 
@@ -89,12 +88,11 @@ class Resetting:
         """Whether the topic of a partition was recreated with fewer partitions. Without ids, the partition may be at a
         broker that does not respond: only an operator who names it can tell."""
         facts, copy = self._link.snapshot.facts.source, self._link.copies[log]
-        logs, topic_id = facts.topics.get(log.topic, ()), facts.ids.get(log.topic, "")
-        if not logs or log in logs:
+        if not facts.lacks(log):
             return False
-        if not topic_id and not copy.source_id:
-            return str(log) in (self._named or ())
-        return differ(copy.source_id, topic_id) or absent(copy, self._link.snapshot.facts)
+        if topic_id := facts.ids.get(log.topic):
+            return copy.source_id != topic_id
+        return not copy.source_id and str(log) in (self._named or ())
 
     def _row(self, log: LogId, offset: int, gone: str) -> Row:
         return {

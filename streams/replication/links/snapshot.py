@@ -37,6 +37,11 @@ class ClusterSnapshot(NamedTuple):
         """The id of a topic; ``last_id`` if the topic cannot be read; empty if the topic has none or does not exist."""
         return last_id if topic in self.unreadable else self.ids.get(topic, "")
 
+    def lacks(self, log: LogId) -> bool:
+        """Whether a topic that can be read does not have a log."""
+        logs = self.topics.get(log.topic, ())
+        return bool(logs) and log not in logs
+
 
 class LinkFacts(NamedTuple):
     """Both clusters of a link, as they were last observed."""
@@ -120,9 +125,8 @@ def ids(copy: Copy, facts: LinkFacts) -> tuple[str, str]:
 def absent(copy: Copy, facts: LinkFacts) -> bool:
     """Whether the source topic never had the partition of a copy, which was set while the id of its topic was not
     known. A topic that has an id loses no partitions."""
-    logs = facts.source.topics.get(copy.source.topic, ())
     topic_id = facts.source.ids.get(copy.source.topic)
-    return bool(topic_id and logs and not copy.source_id and copy.source not in logs)
+    return bool(topic_id and not copy.source_id) and facts.source.lacks(copy.source)
 
 
 def ends(copy: Copy, facts: LinkFacts) -> tuple[int, int]:

@@ -160,8 +160,7 @@ class LinkStatus:
 
     def _unreported(self, source: LogId) -> str:
         """Why the end of a partition is not known."""
-        logs = self.link.snapshot.facts.source.topics.get(source.topic, ())
-        if not logs or source in logs:
+        if not self.link.snapshot.facts.source.lacks(source):
             return "the source does not report the end of the partition"
         forget = f"`trueup link reset {self.link.name} --partition {source} --to earliest --yes` forgets it"
         return f"the source does not show the partition; if its topic was recreated without it, {forget}"

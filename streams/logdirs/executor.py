@@ -9,7 +9,7 @@ milliseconds, later while it starts. Until then it shows the setting of before, 
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from trueup.connectors.kafka.logdirs.client import MoveOutcome, ReplicaLocation
 from trueup.state.common.errors import Retry, Stop, TrueupError
@@ -56,6 +56,20 @@ class BrokerRequests(Protocol):
         """The cordoned directories in the settings of the broker, offline ones included."""
 
 
+class CordonChange(NamedTuple):
+    """The cordoned directories of a broker after a change."""
+
+    own: frozenset[str]
+    """Those that Trueup cordons."""
+    others: frozenset[str]
+    """Those that other clients cordoned."""
+
+    @property
+    def all(self) -> frozenset[str]:
+        """The new value of the setting."""
+        return self.own | self.others
+
+
 class DirectoryBalancer:
     """Executes changes on the brokers of one cluster. ``ours``: changes of earlier runs. Used by one thread."""
 
@@ -72,7 +86,7 @@ class DirectoryBalancer:
         """The changes of Trueup on a broker."""
         return self.ours.get(broker, NOTHING)
 
-    def shows(self, levers: BrokerRequests, broker: Broker, throttled: Callable[[int], int], now_ms: int) -> bool:
+    def shows(self, requests: BrokerRequests, broker: Broker, throttled: Callable[[int], int], now_ms: int) -> bool:
         """Whether the broker shows the settings that were requested last, or has had the time to. ``throttled``:
         queries the rate limit of a broker; 0: none. Raises a `TrueupError`."""
         requested = self.of(broker.id).requested
@@ -81,7 +95,7 @@ class DirectoryBalancer:
         cordoned, limit = requested.cordoned, requested.throttle
         shown = cordoned is None or all(d.cordoned == (d.path in cordoned) for d in broker.dirs if d.online)
         if shown and cordoned is not None and not all(d.online for d in broker.dirs):
-            shown = levers.cordoned(broker.id) == cordoned  # an offline directory shows no cordon
+            shown = requests.cordoned(broker.id) == cordoned  # an offline directory shows no cordon
         shown = shown and (limit is None or throttled(broker.id) == limit)
         if not shown and now_ms - requested.at_ms < SETTLED_MS:
             return False
@@ -90,7 +104,7 @@ class DirectoryBalancer:
 
     def act(
         self,
-        levers: BrokerRequests,
+        requests: BrokerRequests,
         broker: Broker,
         ours: OwnChanges,
         decision: Decision,
@@ -99,20 +113,20 @@ class DirectoryBalancer:
     ) -> None:
         """Execute a decision. ``ours``: the changes of Trueup, updated from the broker's report of moves. Raises a
         `TrueupError`; the next pass decides again about the rest."""
-        paths = _paths(levers, broker, ours, decision.cordon)
-        before, intended = self.of(broker.id), _intended(broker, ours, decision, throttled, paths, now_ms)
+        change = _cordon_change(requests, broker, ours, decision.cordon)
+        before, intended = self.of(broker.id), _intended(broker, ours, decision, throttled, change, now_ms)
         self._remember(broker.id, intended)
         # After the write: a pass after a failed one finds the same changes of stages again.
         self._report(broker.id, before, ours)
-        done = self._cordon(levers, broker.id, intended, paths)
+        done = self._cordon(requests, broker.id, intended, change)
         if decision.throttle:
-            self._throttle(levers, broker.id, decision.throttle)
+            self._throttle(requests, broker.id, decision.throttle)
             self._say(
                 broker.id, "throttle", "set", "logdirs.uneven", f"moves write at most {size(decision.throttle)}/s"
             )
-        done, failed = self._order(levers, broker.id, done, decision, now_ms)
+        done, failed = self._order(requests, broker.id, done, decision, now_ms)
         if decision.throttle is None:
-            self._throttle(levers, broker.id, None)
+            self._throttle(requests, broker.id, None)
             self._say(broker.id, "throttle", "removed", "logdirs.uneven", "no move is in progress")
             done = done._replace(throttles=frozenset())
         self._remember(broker.id, done._replace(moves=tuple(m for m in done.moves if m.stage not in ENDS)))
@@ -124,9 +138,9 @@ class DirectoryBalancer:
             self._keep(broker, ours)
             self.ours[broker] = ours
 
-    def _throttle(self, levers: BrokerRequests, broker: int, limit: int | None) -> None:
+    def _throttle(self, requests: BrokerRequests, broker: int, limit: int | None) -> None:
         try:
-            levers.throttle(broker, limit)
+            requests.throttle(broker, limit)
         except Stop:  # refused: the broker will not show it
             self._unrequest(broker, self.of(broker).requested._replace(throttle=None))
             raise
@@ -135,34 +149,29 @@ class DirectoryBalancer:
         self._remember(broker, self.of(broker)._replace(requested=requested))
 
     def _cordon(
-        self,
-        levers: BrokerRequests,
-        broker: int,
-        intended: OwnChanges,
-        paths: tuple[frozenset[str], frozenset[str]] | None,
+        self, requests: BrokerRequests, broker: int, intended: OwnChanges, change: CordonChange | None
     ) -> OwnChanges:
-        if paths is None:
+        if change is None:
             return intended
-        own, others = paths
         try:
-            levers.cordon(broker, sorted(own | others))
+            requests.cordon(broker, sorted(change.all))
         except TrueupError as error:  # the throttle was not requested
             refused = isinstance(error, Stop)
             self._unrequest(broker, NO_SETTINGS if refused else intended.requested._replace(throttle=None))
             raise
-        closed = ", ".join(sorted(own | others)) or "no directory"
+        closed = ", ".join(sorted(change.all)) or "no directory"
         self._say(broker, "cordon", "set", "logdirs.steer", f"excluded from new partitions: {closed}")
-        return intended._replace(cordoned=own)
+        return intended._replace(cordoned=change.own)
 
     def _order(
-        self, levers: BrokerRequests, broker: int, ours: OwnChanges, decision: Decision, now_ms: int
+        self, requests: BrokerRequests, broker: int, ours: OwnChanges, decision: Decision, now_ms: int
     ) -> tuple[OwnChanges, list[MoveOutcome]]:
         """Start and cancel moves. Returns the changes, and the outcomes of requests that failed."""
         going = [ReplicaLocation(broker, m.topic, m.partition, m.target) for m in decision.start]
         back = [_home(broker, move) for move in decision.cancel]
         if not going and not back:
             return ours, []
-        failed = [o for o in levers.place([*going, *back]) if o.result in ("refused", "failed")]
+        failed = [o for o in requests.place([*going, *back]) if o.result in ("refused", "failed")]
         refused = {(o.place.topic, o.place.partition): o for o in failed}
         sent = {move.what for move in decision.start}
         moves = {move.what: move for move in ours.moves if (move.topic, move.partition) in refused}
@@ -229,16 +238,15 @@ def _intended(
     ours: OwnChanges,
     decision: Decision,
     throttled: int | None,
-    paths: tuple[frozenset[str], frozenset[str]] | None,
+    change: CordonChange | None,
     now_ms: int,
 ) -> OwnChanges:
-    """The changes of Trueup after complete or partial execution of the decision. ``paths``: see `_paths`."""
-    own, others = paths or (frozenset[str](), frozenset[str]())
-    cordoned = (ours.cordoned & cordons(broker, ours)) | own
+    """The changes of Trueup after complete or partial execution of the decision. ``change``: see `_cordon_change`."""
+    cordoned = (ours.cordoned & cordons(broker, ours)) | (frozenset() if change is None else change.own)
     limit = 0 if decision.throttle is None else decision.throttle or None
     requested = NO_SETTINGS
-    if paths is not None or limit is not None:
-        requested = RequestedSettings(now_ms, None if paths is None else own | others, limit)
+    if change is not None or limit is not None:
+        requested = RequestedSettings(now_ms, None if change is None else change.all, limit)
     theirs = bool(throttled) and throttled not in ours.throttles
     throttles = (frozenset() if theirs else ours.throttles) | (
         frozenset({decision.throttle}) if decision.throttle else frozenset()
@@ -276,14 +284,13 @@ def _others(broker: Broker, ours: OwnChanges) -> frozenset[str]:
     return frozenset(d.path for d in broker.dirs if d.cordoned) - ours.cordoned
 
 
-def _paths(
-    levers: BrokerRequests, broker: Broker, ours: OwnChanges, cordon: frozenset[str] | None
-) -> tuple[frozenset[str], frozenset[str]] | None:
-    """The directories that Trueup cordons, and those that other clients cordoned: a change of the setting replaces all
-    of them; None for no change. Cordons of other clients are read now: they may have changed since the broker was
-    described, and are not reported for offline directories. The operations APPEND and SUBTRACT (KIP-339) begin at the
-    dynamic setting, and would override cordons in the file of the broker."""
+def _cordon_change(
+    requests: BrokerRequests, broker: Broker, ours: OwnChanges, cordon: frozenset[str] | None
+) -> CordonChange | None:
+    """The change of the setting, which replaces all cordons; None for no change. Cordons of other clients are read now:
+    they may have changed since the broker was described, and are not reported for offline directories. The operations
+    APPEND and SUBTRACT (KIP-339) begin at the dynamic setting, and would override cordons in the file of the broker."""
     if cordon is None:
         return None
-    others = levers.cordoned(broker.id) - ours.cordoned
-    return cordon - _others(broker, ours) - others, others
+    others = requests.cordoned(broker.id) - ours.cordoned
+    return CordonChange(cordon - _others(broker, ours) - others, others)

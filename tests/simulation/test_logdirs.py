@@ -54,15 +54,15 @@ def after_the_act(self: DirectoryBalancer, broker: int, ours: OwnChanges) -> Non
     self.late: dict[int, OwnChanges] = {**getattr(self, "late", {}), broker: ours}  # type: ignore[attr-defined]
 
 
-def claiming(_levers: Any, _broker: Broker, _ours: OwnChanges, cordon: frozenset[str] | None) -> Any:
+def claiming(_requests: Any, _broker: Broker, _ours: OwnChanges, cordon: frozenset[str] | None) -> Any:
     """Takes every cordon for one of Trueup."""
-    return None if cordon is None else (cordon, frozenset())
+    return None if cordon is None else executor.CordonChange(cordon, frozenset())
 
 
-def replacing(_levers: Any, broker: Broker, ours: OwnChanges, cordon: frozenset[str] | None) -> Any:
+def replacing(_requests: Any, broker: Broker, ours: OwnChanges, cordon: frozenset[str] | None) -> Any:
     """Replaces the setting without reading it."""
     others = executor._others(broker, ours)
-    return None if cordon is None else (cordon - others, cordon & others)
+    return None if cordon is None else executor.CordonChange(cordon - others, cordon & others)
 
 
 def kept_throttle(policy: LogDirsSettings, ours: OwnChanges, starting: bool, now_set: int) -> int | None:
@@ -120,8 +120,8 @@ def test_a_process_that_forgets_its_changes_is_caught() -> None:
         (verdicts, "_throttle", kept_throttle, "throttle"),
         (verdicts, "_throttle", foreign_throttle, "another client was changed"),
         (verdicts, "startable", always, "cordoned|during a move|offline|at once"),
-        (executor, "_paths", replacing, "another client"),
-        (executor, "_paths", claiming, "another client"),
+        (executor, "_cordon_change", replacing, "another client"),
+        (executor, "_cordon_change", claiming, "another client"),
         (DirectoryBalancer, "_remember", after_the_act, "remain"),
         (DirectoryBalancer, "_order", abandoned, "not quiet|do not begin"),
     ],

@@ -4,10 +4,22 @@ The key of a system is the section of the settings that declares its clusters.
 """
 
 import re
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+from trueup.state.common.options import key
 
 CLUSTERS = 32
 """The number of clusters that the path of a record can name; see `state.replication.provenance`."""
+
+
+def cluster_bit() -> Any:
+    """The key of a cluster with its number in the path of a record."""
+    return key(
+        doc="Number of this cluster in the path of a record; unique per cluster, identical in every configuration, "
+        "and never changed",
+        least=0,
+        most=CLUSTERS - 1,
+    )
 
 
 class System(NamedTuple):

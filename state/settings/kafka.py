@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from trueup.state.common.options import key
-from trueup.state.common.systems import CLUSTERS
+from trueup.state.common.systems import cluster_bit
 from trueup.state.settings.kafka_security import DOC, problems
 from trueup.state.settings.section import Draft, Section
 
@@ -14,12 +14,7 @@ class KafkaCluster:
     """A Kafka cluster. Links and logdirs refer to it by its name."""
 
     bootstrap: str = key(doc="Kafka brokers, host:port[,...]")
-    bit: int = key(
-        doc="Number of this cluster in the path of a record; unique per cluster, identical in every configuration, "
-        "and never changed",
-        least=0,
-        most=CLUSTERS - 1,
-    )
+    bit: int = cluster_bit()
     options: dict[str, str] = key(
         dict, "librdkafka settings of connections and clients, for example socket.timeout.ms", secret=True
     )

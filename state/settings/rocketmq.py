@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from trueup.state.common.options import key, shown
-from trueup.state.common.systems import CLUSTERS
+from trueup.state.common.systems import cluster_bit
 from trueup.state.settings.section import Draft, Section
 
 _TLS, _OTHERS = "tls.", ("timeout.ms", "replicator.source")
@@ -15,12 +15,7 @@ class RocketMqCluster:
     """A RocketMQ cluster, version 5.3 or later. Links refer to it by its name."""
 
     namesrv: str = key(doc="Name servers, host:port[;host:port...], as in namesrvAddr; commas are also accepted")
-    bit: int = key(
-        doc="Number of this cluster in the path of a record; unique per cluster, identical in every configuration, "
-        "and never changed",
-        least=0,
-        most=CLUSTERS - 1,
-    )
+    bit: int = cluster_bit()
     access_key_env: str = key(
         "", "Environment variable that contains the name of the user (ACL 2.0); empty: requests are not signed"
     )

@@ -14,6 +14,11 @@ from numpy.typing import NDArray
 
 from trueup.state.logdirs.model import Broker, skew, spread, usable_after, used
 
+_TRIED = 100
+"""The number of replicas of falling size that are tried for one pair of volumes."""
+_EQUAL = 1e-9
+"""The difference of two shares that counts as none."""
+
 
 @dataclass(frozen=True, slots=True)
 class Balance:
@@ -129,12 +134,6 @@ def _each(broker: Broker) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     total = np.array([d.total for d in broker.dirs], np.float64)
     usable = np.array([d.usable for d in broker.dirs], np.float64)
     return total - usable + broker.incoming - broker.outgoing, total
-
-
-_TRIED = 100
-"""The number of replicas of falling size that are tried for one pair of volumes."""
-_EQUAL = 1e-9
-"""The difference of two shares that counts as none."""
 
 
 class _Balancing:

@@ -61,7 +61,7 @@ def _whole(graph: grimp.ImportGraph) -> str:
 
 
 def _across(graph: grimp.ImportGraph, upper: str, lower: str) -> Iterator[tuple[str, str]]:
-    """Importing and imported part of each import of one layer in another."""
+    """Importing and imported part of each import of one layer in another, or in itself."""
     for importer in graph.find_descendants(upper):
         for imported in graph.find_modules_directly_imported_by(importer):
             if imported.startswith(f"{lower}."):
@@ -89,7 +89,7 @@ def _floor(graph: grimp.ImportGraph, floor: str) -> str:
     rooms = [*_rooms(name)]
     table = ["| room | holds |", "|---|---|"]
     table += [f"| `{_short(room)}` | {_about(room)} |" for room in rooms]
-    arrows = sorted({(a, b) for a, b in _imports(graph, name) if a != b and {a, b} <= set(rooms)})
+    arrows = sorted({(a, b) for a, b in _across(graph, name, name) if a != b and {a, b} <= set(rooms)})
     drawn = ["```mermaid", "graph TD", *(f"  {_short(a)} --> {_short(b)}" for a, b in arrows), "```"]
     return "\n".join([f"## {floor}/\n", _about(name), "", *table, "", *(drawn if arrows else ()), ""])
 
@@ -97,14 +97,6 @@ def _floor(graph: grimp.ImportGraph, floor: str) -> str:
 def _rooms(package: str) -> Iterator[str]:
     paths = importlib.import_module(package).__path__
     return (found.name for found in pkgutil.iter_modules(paths, f"{package}.") if found.ispkg)
-
-
-def _imports(graph: grimp.ImportGraph, floor: str) -> Iterator[tuple[str, str]]:
-    """Importing and imported package of each import inside a layer."""
-    for importer in graph.find_descendants(floor):
-        for imported in graph.find_modules_directly_imported_by(importer):
-            if imported.startswith(f"{floor}."):
-                yield _room(importer), _room(imported)
 
 
 def _room(module: str) -> str:

@@ -36,10 +36,10 @@ from trueup.streams.bookkeeper.metrics import ZooKeeperMetrics
 from trueup.streams.catalog import all_metrics
 from trueup.streams.config.live import Live, LiveSection
 from trueup.streams.journal.journal import Journal
-from trueup.streams.placement.auditor_role import AuditorRole
 from trueup.streams.placement.metrics import PlacementMetrics
 from trueup.streams.placement.query import start
 from trueup.streams.placement.reconciler import PlacementReconciler
+from trueup.streams.placement.repairs.auditor_role import AuditorRole
 from trueup.streams.replication.links.worker import SWITCH_S
 from trueup.streams.runtime.spark.session import session
 from trueup.streams.runtime.supervisor import Supervisor, drain

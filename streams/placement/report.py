@@ -27,10 +27,10 @@ from trueup.streams.bookkeeper.cluster import BookKeeper
 from trueup.streams.bookkeeper.keeper import TopologyKeeper
 from trueup.streams.bookkeeper.selection import ANY, LedgerSelection
 from trueup.streams.config.live import LiveSection
-from trueup.streams.placement.auditor_role import AuditorRole
 from trueup.streams.placement.judging import Judging
 from trueup.streams.placement.reconciler import PlacementReconciler, action_id
-from trueup.streams.placement.repair_workers import RepairWorkers
+from trueup.streams.placement.repairs.auditor_role import AuditorRole
+from trueup.streams.placement.repairs.repair_workers import RepairWorkers
 from trueup.streams.placement.signs import MarkCounts, PlacementFields
 from trueup.streams.rows import Row
 from trueup.streams.runtime.format import ago

@@ -9,16 +9,16 @@ from trueup.streams.bookkeeper.selection import LedgerSelection
 from trueup.streams.config.live import LiveSection
 from trueup.streams.journal.catch_up import CatchUp
 from trueup.streams.journal.history import WHO
-from trueup.streams.placement import query, what_if_job
-from trueup.streams.placement.auditor_role import AuditorRole
+from trueup.streams.placement import query
 from trueup.streams.placement.damages import DamageReports
 from trueup.streams.placement.judging import Judging
 from trueup.streams.placement.metrics import PlacementMetrics
 from trueup.streams.placement.reconciler import PlacementReconciler
-from trueup.streams.placement.repair_workers import RepairWorkers
+from trueup.streams.placement.repairs.auditor_role import AuditorRole
+from trueup.streams.placement.repairs.repair_workers import RepairWorkers
 from trueup.streams.placement.report import PlacementReport
 from trueup.streams.placement.view import view
-from trueup.streams.placement.what_if_job import WhatIfJob
+from trueup.streams.placement.what_if import job
 from trueup.streams.progress import QueryProgress
 from trueup.streams.rows import Names, Row, RowQuery
 from trueup.streams.runtime.context import Context
@@ -69,7 +69,7 @@ class PlacementStream(Stream):
             clock,
         )
         self.damages = DamageReports(self._cluster, journal, context.metrics.of(PlacementMetrics), clock)
-        self._what_if = WhatIfJob(context.settings, clock)
+        self._what_if = job.WhatIfJob(context.settings, clock)
 
     def load(self) -> None:
         """Load the repairs and the reports of damaged replicas of earlier runs."""
@@ -79,7 +79,7 @@ class PlacementStream(Stream):
 
     def watch(self) -> None:
         """Start the loop of what-if answers."""
-        self._context.supervisor.loop("what if", self._what_if.step, what_if_job.LOOK_S)
+        self._context.supervisor.loop("what if", self._what_if.step, job.LOOK_S)
 
     def begin(self, spark: Session) -> None:
         """Start the query and the loops."""

@@ -29,7 +29,7 @@ from trueup.streams.placement.judging import Judging
 from trueup.streams.placement.metrics import PlacementMetrics
 from trueup.streams.placement.query import TOPICS, AnswerRow, row_of
 from trueup.streams.placement.reconciler import PlacementReconciler
-from trueup.streams.placement.repair_workers import RepairWorkers
+from trueup.streams.placement.repairs.repair_workers import RepairWorkers
 from trueup.streams.placement.report import PlacementReport
 
 METRICS = all_metrics("simulated")

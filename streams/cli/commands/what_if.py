@@ -85,8 +85,8 @@ def _read(kind: str, names: Sequence[str], path: Path | None, pairs: tuple[str, 
     if not settings.cluster.zookeeper:
         raise BadSettings(["cluster.zookeeper: expected the servers of the cluster; found nothing"])
     from trueup.state.placement.what_if import NOW
-    from trueup.streams.placement.what_if import answer
-    from trueup.streams.placement.what_if_job import worst_first
+    from trueup.streams.placement.what_if.answer import answer
+    from trueup.streams.placement.what_if.job import worst_first
 
     at_ms = time.time_ns() // 1_000_000
     with out.progress("reading ledgers") as better:

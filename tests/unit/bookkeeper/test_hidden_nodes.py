@@ -22,7 +22,7 @@ from trueup.connectors.zookeeper.requests import Znodes, missing
 from trueup.state.common.errors import Retry
 from trueup.streams.bookkeeper import bookie_checks
 from trueup.streams.bookkeeper.cluster import hidden
-from trueup.streams.placement.auditor_role import refused
+from trueup.streams.placement.repairs.auditor_role import refused
 
 PATHS = BookKeeperPaths("/ledgers")
 

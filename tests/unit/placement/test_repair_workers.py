@@ -5,7 +5,7 @@ import pytest
 
 from trueup.state.bookkeeper.marks import MARK
 from trueup.state.bookkeeper.repair_workers import NOTICED_MS, IdleWorkers, idle, present
-from trueup.streams.placement.repair_workers import RepairWorkers
+from trueup.streams.placement.repairs.repair_workers import RepairWorkers
 
 
 def test_marks_without_a_worker_are_idle_from_the_first_look_on() -> None:

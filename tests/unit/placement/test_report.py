@@ -18,7 +18,7 @@ from trueup.state.bookkeeper.topology import UNKNOWN_RACK, Bookie, Status, Topol
 from trueup.streams.bookkeeper.selection import LedgerSelection
 from trueup.streams.config.live import LiveSection
 from trueup.streams.placement.judging import Judging
-from trueup.streams.placement.repair_workers import RepairWorkers
+from trueup.streams.placement.repairs.repair_workers import RepairWorkers
 from trueup.streams.placement.report import PlacementReport
 
 RECORD: Any = {

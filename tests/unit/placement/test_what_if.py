@@ -6,12 +6,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-import trueup.streams.placement.what_if as module
+import trueup.streams.placement.what_if.answer as module
 from tests.configuration import parse
 from trueup.connectors.bookkeeper.metadata.queries import Registered
 from trueup.state.bookkeeper.ledgers import MANY, Ledgers, row
 from trueup.state.placement.what_if import NOW, WhatIf
-from trueup.streams.placement.what_if import WhatIfAnswer, answer
+from trueup.streams.placement.what_if.answer import WhatIfAnswer, answer
 
 SETTINGS = parse({"cluster": {"zookeeper": "127.0.0.1:2181"}})
 RACKS = {"a:1": "/r1", "b:1": "/r2"}

@@ -8,8 +8,8 @@ import pytest
 from tests.configuration import parse
 from trueup.state.common.errors import Refused, Retry
 from trueup.state.placement.what_if import NOW, FailureEffect
-from trueup.streams.placement.what_if import WhatIfAnswer
-from trueup.streams.placement.what_if_job import LEAST_MS, WhatIfJob
+from trueup.streams.placement.what_if.answer import WhatIfAnswer
+from trueup.streams.placement.what_if.job import LEAST_MS, WhatIfJob
 
 SETTINGS = parse({"cluster": {"zookeeper": "127.0.0.1:2181"}})
 

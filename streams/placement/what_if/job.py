@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from trueup.state.common.errors import Refused, TrueupError
 from trueup.state.placement.what_if import NOW
 from trueup.state.settings.settings import Settings
-from trueup.streams.placement.what_if import BOOKIE, RACK, WhatIfAnswer, answer
+from trueup.streams.placement.what_if.answer import BOOKIE, RACK, WhatIfAnswer, answer
 from trueup.streams.rows import Row
 
 KINDS = (RACK, BOOKIE)

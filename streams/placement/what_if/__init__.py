@@ -1,0 +1,1 @@
+"""Effects of the loss of bookies or racks: on request, and as a report of every bookie and rack."""

@@ -84,8 +84,13 @@ def true(status: dict[str, Any], ledgers: int) -> bool:
     return bool(status["ready"] and connected and done)
 
 
-def written(writer: LedgerWriter) -> bool:
-    """Whether a ledger could be written. A client that lost ZooKeeper needs some time to find its bookies again."""
+def written(cluster: SandboxCluster, truth: Truth, writer: LedgerWriter) -> bool:
+    """Whether a ledger could be written. A client that lost ZooKeeper needs some time to find its bookies again.
+
+    A bookie whose session expired can exit after ``well`` ended; it is started again.
+    """
+    if not all_registered(cluster, truth):
+        return False
     try:
         writer.write(2, 2, 2, ENTRIES)
     except Unknown:
@@ -146,11 +151,11 @@ def test_when_zookeeper_is_back_all_is_as_before(
 
 
 def test_without_the_journal_the_status_shows_it_and_new_ledgers_are_not_true(
-    cluster: SandboxCluster, trueup: Trueup, well: int, writer: LedgerWriter
+    cluster: SandboxCluster, trueup: Trueup, well: int, writer: LedgerWriter, truth: Truth
 ) -> None:
     cluster.kafka.kill()
     trueup.until("the loss to be told", lambda: trueup.source("journal")["state"] == "down")
-    trueup.until("a ledger to be written", lambda: written(writer))
+    trueup.until("a ledger to be written", lambda: written(cluster, truth, writer))
     status = trueup.wait("blindness", lambda status: status["counts"]["true"] == 0)
     assert status["counts"]["unknown"] == status["ledgers"]
 
@@ -159,8 +164,10 @@ def test_when_the_journal_is_back_nothing_was_lost(trueup: Trueup, well: int, wi
     assert (trueup.api("status")["ledgers"], trueup.findings(), witness.marks()) == (well, {}, {})
 
 
-def test_the_stream_goes_on_after_the_journal(trueup: Trueup, well: int, writer: LedgerWriter, truth: Truth) -> None:
-    trueup.until("a ledger to be written", lambda: written(writer))
+def test_the_stream_goes_on_after_the_journal(
+    cluster: SandboxCluster, trueup: Trueup, well: int, writer: LedgerWriter, truth: Truth
+) -> None:
+    trueup.until("a ledger to be written", lambda: written(cluster, truth, writer))
     total = len(truth.ledgers())
     assert total > well
     trueup.wait("another ledger", lambda status: true(status, total))

@@ -56,9 +56,11 @@ class Standings:
 
     def opposite(self, back: "OppositeLink") -> PartitionStanding:
         """The state of the opposite copy of a partition."""
-        here, there = self._read
-        standings = self._opposite.setdefault(back.watch.link.name, Standings(back.watch, there, here))
-        return standings.of(back.source)
+        name = back.watch.link.name
+        if name not in self._opposite:
+            here, there = self._read
+            self._opposite[name] = Standings(back.watch, there, here)
+        return self._opposite[name].of(back.source)
 
     def _returns(self, topic: str) -> set[Place]:
         """The logs that the records of the present target topic reach over other links, except directly from the target

@@ -16,8 +16,13 @@ HIDDEN = 2**31 - 1
 
 
 def with_marks(marks: MarkRows, read: MarkRows) -> MarkRows:
-    """The marks and locks after some were read, ordered by ledger. ``read``: one row for each ledger that was read,
-    also for those with neither."""
-    both = np.concatenate([marks[~np.isin(marks["ledger"], read["ledger"])], read])
-    there = both[(both["version"] >= 0) | (both["locked"] > 0)]
-    return there[np.argsort(there["ledger"], kind="stable")]
+    """The marks and locks after some were read, ordered by ledger. ``marks``: ordered by ledger; ``read``: one row for
+    each ledger that was read, also for those with neither."""
+    at = np.searchsorted(marks["ledger"], read["ledger"])
+    again = at < len(marks)
+    again[again] = marks["ledger"][at[again]] == read["ledger"][again]
+    others = np.delete(marks, at[again])
+    there = read[(read["version"] >= 0) | (read["locked"] > 0)]
+    there = there[np.argsort(there["ledger"], kind="stable")]
+    # One sort of all marks takes four times as long, and changes arrive some hundred times a second.
+    return np.insert(others, np.searchsorted(others["ledger"], there["ledger"]), there)

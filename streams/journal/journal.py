@@ -9,6 +9,7 @@ then publishes the same records again, which is safe because the newest record o
 import hashlib
 import logging
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from itertools import groupby, islice
 from operator import attrgetter, itemgetter
@@ -32,6 +33,9 @@ log = logging.getLogger(__name__)
 DAY_MS = 86_400_000
 AT_ONCE = 20_000
 """Records that are decoded together."""
+INSPECTED, INSPECTED_SHARE = 200, 0.1
+"""Records that are inspected without a pause, and the maximum share of the time that an inspection computes: the
+application itself writes most records, and has other work at that moment."""
 
 
 class JournalRecord(NamedTuple):
@@ -214,18 +218,20 @@ class Journal:
         """Whether a broker responds."""
         return self.topics.reachable(self.topic(CONFIG), timeout_s)
 
-    def inspect(self, stop: threading.Event) -> None:
+    def inspect(self, stop: threading.Event, clock: Callable[[], float] = time.monotonic) -> None:
         """Find the records of all topics that are not readable: those that no method has read yet, and new ones until
-        ``stop``. Blocks. Raises `Retry`."""
+        ``stop``. ``clock`` returns seconds. Blocks. Raises `Retry`."""
         names = {self.topic(topic.name): topic.name for topic in declared()}
         begins = dict.fromkeys(self.topics.partitions(names), 0)
 
         def seen(entries: Sequence[TopicRecord]) -> None:
+            began_s = clock()
             for name, some in groupby(sorted(entries, key=attrgetter("topic")), attrgetter("topic")):
                 self.look(names[name], list(some))
             self._read |= {(entry.topic, entry.partition): entry.offset + 1 for entry in entries}
+            stop.wait((clock() - began_s) * (1 / INSPECTED_SHARE - 1))
 
-        self.topics.follow_all({**begins, **self._read}, stop, seen)
+        self.topics.follow_all({**begins, **self._read}, stop, seen, INSPECTED)
 
     def look(self, what: str, entries: Sequence[TopicRecord]) -> bool:
         """Whether all these records of a topic are readable. Those that are not are in ``unreadable``."""

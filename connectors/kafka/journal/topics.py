@@ -330,10 +330,14 @@ class TopicClient:
         return [(topic, number) for topic in topics if topic in existing for number in existing[topic].partitions]
 
     def follow_all(
-        self, begins: Mapping[tuple[str, int], int], stop: threading.Event, seen: Callable[[list[TopicRecord]], None]
+        self,
+        begins: Mapping[tuple[str, int], int],
+        stop: threading.Event,
+        seen: Callable[[list[TopicRecord]], None],
+        at_once: int,
     ) -> None:
         """Call ``seen`` with the records of these partitions from these offsets on, in the order of each, until
-        ``stop``. Blocks."""
+        ``stop``. ``at_once``: the maximum number of records of a call. Blocks."""
         consumer = Consumer(
             {
                 **self.client,
@@ -346,7 +350,8 @@ class TopicClient:
         try:
             consumer.assign([TopicPartition(topic, number, begin) for (topic, number), begin in begins.items()])
             while not stop.is_set():
-                if records := [_entry(message) for message in consumer.consume(10_000, 0.2) if message.error() is None]:
+                messages = consumer.consume(at_once, 0.2)
+                if records := [_entry(message) for message in messages if message.error() is None]:
                     seen(records)
         finally:
             consumer.close()

@@ -1,5 +1,6 @@
 """Records of the journal that others wrote: no reader of a topic fails because of one, and each is reported."""
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -57,6 +58,13 @@ class Broker:
 
     def reachable(self, _topic: str, _timeout_s: float) -> bool:
         return True
+
+    def partitions(self, topics: Iterable[str]) -> list[tuple[str, int]]:
+        return [(topic, 0) for topic in topics]
+
+    def follow_all(self, begins: Any, stop: Any, seen: Any, at_once: int) -> None:
+        for start in range(0, len(self.entries), at_once):
+            seen(self.entries[start : start + at_once])
 
     def ranges(self, topic: str) -> dict[int, tuple[int, int]]:
         return {0: (0, len(self.entries))}
@@ -312,6 +320,13 @@ def test_a_repair_writes_the_record_before_it_again_or_deletes_the_key(broker: B
     later = journal(broker, key_file)
     assert repair.find(later) == ([], True)
     assert (later.newest("config"), later.newest("topology")[b"topology"].epoch) == ({b"placement.mode": setting}, 4)
+
+
+def test_an_inspection_leaves_nine_tenths_of_the_time_to_the_application(everywhere: Journal) -> None:
+    waited_s: list[float] = []
+    ticks = itertools.count()  # a second passes between two readings of the clock
+    everywhere.inspect(cast("Any", SimpleNamespace(wait=waited_s.append)), lambda: float(next(ticks)))
+    assert (len(everywhere.unreadable) > len(TOPICS), {*waited_s}) == (True, {9.0})
 
 
 def test_each_bad_item_is_found_among_many() -> None:

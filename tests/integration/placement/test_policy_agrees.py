@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from py4j.java_gateway import CallbackServerParameters, GatewayParameters, JavaGateway, find_jar_path, launch_gateway
+from py4j.java_gateway import JavaGateway
 from py4j.protocol import Py4JJavaError
 
+from tests.integration.placement.policy_jvm import RackMap, policy_gateway
 from trueup.connectors.bookkeeper.metadata.racks import normal
-from trueup.connectors.embedded.jars import jars
-from trueup.connectors.embedded.java import java
 from trueup.state.bookkeeper.topology import Bookie, Status, Topology
 from trueup.state.placement.policy.fragments import FragmentJudge
 from trueup.state.placement.policy.replacement import DEFAULT_RACK, Certainty, RepairReach, reach, refill
@@ -35,37 +34,17 @@ RACKS = {
 }
 
 
-class Racks:
-    """The rack map of the policy: 127.RACK.x.y is in RACKS[RACK], any other address in ``here``.
-
-    ``silent``: it returns null for the default rack, which BookKeeper's cache does not support.
-    """
-
-    class Java:
-        implements = ("org.apache.bookkeeper.net.DNSToSwitchMapping",)
-
-    def __init__(self, gateway: JavaGateway, here: str | None, silent: bool) -> None:
-        self._gateway, self._here, self._unknown = gateway, here, None if silent else DEFAULT_RACK
-
-    def resolve(self, names: Sequence[str]) -> Any:
-        out = self._gateway.jvm.java.util.ArrayList()
-        for name in names:
-            net, rack = name.split(".")[:2]
-            out.append((RACKS[int(rack)] if net == "127" and int(rack) in RACKS else self._here) or self._unknown)
-        return out
-
-    def useHostName(self) -> bool:  # noqa: N802 - names of the Java interface
-        return False
-
-    def reloadCachedMappings(self) -> None:  # noqa: N802
-        pass
-
-    def setBookieAddressResolver(self, resolver: Any) -> None:  # noqa: N802
-        pass
+def _locate(address: str, here: str | None) -> str | None:
+    """127.RACK.x.y is in RACKS[RACK], any other address in ``here``."""
+    net, rack = address.split(".")[:2]
+    return RACKS[int(rack)] if net == "127" and int(rack) in RACKS else here
 
 
 class Policy:
-    """One BookKeeper policy object."""
+    """One BookKeeper policy object.
+
+    ``silent``: its rack map returns null for the default rack, which BookKeeper's cache does not support.
+    """
 
     def __init__(
         self, gateway: JavaGateway, min_racks: int, enforce: bool, here: str | None = None, silent: bool = False
@@ -75,7 +54,8 @@ class Policy:
         conf = bookkeeper.conf.ClientConfiguration()
         conf.setMinNumRacksPerWriteQuorum(min_racks)
         conf.setEnforceMinNumRacksPerWriteQuorum(enforce)
-        racks = Racks(gateway, here, silent)
+        unknown = None if silent else DEFAULT_RACK
+        racks = RackMap(gateway, lambda address: _locate(address, here) or unknown)
         resolver = racks if silent else bookkeeper.net.CachedDNSToSwitchMapping(racks)
         self._policy = bookkeeper.client.RackawareEnsemblePlacementPolicy()
         self._policy.initialize(
@@ -153,27 +133,8 @@ def _listed(text: str) -> list[str]:
 
 @pytest.fixture(scope="module")
 def gateway() -> Iterator[JavaGateway]:
-    classpath = ":".join(map(str, jars("bookkeeper-4.17.3")))
-    port, process = launch_gateway(
-        jarpath=find_jar_path(),
-        classpath=classpath,
-        java_path=str(java()),
-        die_on_exit=True,
-        return_proc=True,
-        javaopts=["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.net.preferIPv4Stack=true"],
-    )
-    gateway = JavaGateway(
-        gateway_parameters=GatewayParameters(port=port, auto_convert=True),
-        callback_server_parameters=CallbackServerParameters(port=0, daemonize=True, daemonize_connections=True),
-    )
-    back = gateway.get_callback_server()
-    gateway.java_gateway_server.resetCallbackClient(
-        gateway.java_gateway_server.getCallbackClient().getAddress(), back.get_listening_port()
-    )
-    yield gateway
-    gateway.shutdown()
-    process.stdin.close()
-    process.wait(180)
+    with policy_gateway() as gateway:
+        yield gateway
 
 
 @dataclass(frozen=True)

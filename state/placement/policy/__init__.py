@@ -7,8 +7,8 @@ What enters: rings of members as codes, and the topology. What leaves: a rule fo
 a repair is (``replacement``), and the bookies that may refuse a ledger (``fencing``). Nothing here knows a mark, a
 repair or the time, except ``fencing``, whose pairs of ledger and bookie begin and end at given times.
 
-``fragments`` and ``replacement`` are about racks (`RackawareEnsemblePlacementPolicy`). ``zones`` judges rings under
-another policy, whose workers repair no placement.
+``fragments`` and ``replacement`` are about racks (`RackawareEnsemblePlacementPolicy`). ``zones`` and ``regions`` judge
+rings under the other two policies, whose workers repair no placement.
 
 Read in this order:
 
@@ -19,6 +19,7 @@ Read in this order:
 4. ``fencing``: what a bookie remembers of ledgers that it held before.
 5. ``adherence``: the three answers about a ring, and what the windows of a ring have in common.
 6. ``zones``: the answer of BookKeeper about zones and upgrade domains.
+7. ``regions``: what BookKeeper guarantees of new ensembles under regions, since its own answer is a constant.
 
 Two properties must stay: a verdict depends on the ring and the topology only, and an attempt is called certain only if
 every outcome succeeds. `fencing.FormerMembers` is stored in the buckets of the view; see the package above.

@@ -4,7 +4,8 @@ The streams of placement and deletion share these values. What enters: records o
 with the version of the node that was read. What leaves: columns of ledgers, marks as columns, and one `Topology`.
 
 - ``observations``: the records, in the shape of their Avro schemas. The newest version wins, in any order of arrival.
-- ``ledgers``: a set of ledgers in numpy columns, 40 bytes for each. All that runs for every ledger works on it.
+- ``isolation``: the isolation groups in custom metadata, as text.
+- ``ledgers``: a set of ledgers in numpy columns, 46 bytes for each. All that runs for every ledger works on it.
 - ``topology``: the bookies with rack and liveness, and the policy. A verdict is a function of ledger and topology.
 - ``membership``: the step from sightings to the next topology. It decides when a bookie is lost, and holds a mass loss.
 - ``marks``: under-replication marks and locks. ``repair_workers``: whether AutoRecovery takes them.

@@ -1,4 +1,4 @@
-"""Ledgers in columns: 40 bytes for each ledger, and 2 or 4 bytes for each ensemble member.
+"""Ledgers in columns: 46 bytes for each ledger, and 2 or 4 bytes for each ensemble member.
 
 A `Ledgers` is a set of rows; several rows of one ledger are its versions, and the newest wins. The serialized form is
 self-contained (it includes the bookie names), so a state store can hold it as a blob and evolve it by the header.
@@ -17,10 +17,10 @@ from trueup.state.common.arrays import spans
 from trueup.state.common.errors import BadBytes
 
 Column = NDArray[Any]
-_MAGIC, _FORM = b"TL", 2
+_MAGIC, _FORM = b"TL", 3
 MANY = 255
 """Value of ``entries``: this number or more, or not known."""
-_HEAD = struct.Struct("<2sBBIII")  # magic, form, bytes a member, rows, members, bytes of names
+_HEAD = struct.Struct("<2sBBIIII")  # magic, form, bytes a member, rows, members, bytes of names and of isolations
 _ROW = {
     "ledger": "<i8",
     "mzxid": "<i8",
@@ -30,6 +30,8 @@ _ROW = {
     "fragments": "<u4",
     "ensemble": "<u2",
     "quorum": "<u2",
+    "acks": "<u2",
+    "isolation": "<u4",
     "state": "u1",
     "entries": "u1",
 }
@@ -55,6 +57,10 @@ class Ledgers:
     """uint16: E, the number of bookies per fragment."""
     quorum: Column
     """uint16: Qw, the number of replicas per entry."""
+    acks: Column
+    """uint16: Qa, the number of replicas that a writer waits for."""
+    isolation: Column
+    """uint32: the code of the isolation groups in its custom metadata."""
     state: Column
     """uint8: the `LedgerState`."""
     entries: Column
@@ -64,6 +70,8 @@ class Ledgers:
     """uint16 or uint32: the code of each member, ``sum(fragments * ensemble)`` in total."""
     names: tuple[str, ...] = field(default=())
     """The id of each bookie, by code."""
+    isolations: tuple[str, ...] = field(default=())
+    """The isolation groups as text (`state.bookkeeper.isolation`), by code."""
 
     def __len__(self) -> int:
         return len(self.ledger)
@@ -86,6 +94,7 @@ class Ledgers:
             **{name: getattr(self, name)[rows] for name in _ROW},
             members=self.members[spans(starts[rows], starts[rows + 1])],
             names=self.names,
+            isolations=self.isolations,
         )
 
     def latest(self) -> "Ledgers":
@@ -114,24 +123,28 @@ class Ledgers:
     def to_bytes(self) -> bytes:
         """Serialize the rows as a self-contained blob."""
         width = "<u2" if len(self.names) <= 0x10000 else "<u4"
-        names = "\n".join(self.names).encode()
-        head = _HEAD.pack(_MAGIC, _FORM, int(width[2]), len(self), len(self.members), len(names))
+        names, isolations = ("\n".join(texts).encode() for texts in (self.names, self.isolations))
+        sizes = len(self), len(self.members), len(names), len(isolations)
+        head = _HEAD.pack(_MAGIC, _FORM, int(width[2]), *sizes)
         columns = [np.ascontiguousarray(getattr(self, name), dtype).tobytes() for name, dtype in _ROW.items()]
-        return b"".join([head, *columns, self.members.astype(width).tobytes(), names])
+        return b"".join([head, *columns, self.members.astype(width).tobytes(), names, isolations])
 
     @staticmethod
     def from_bytes(blob: bytes, where: str = "the state") -> "Ledgers":
         """Parse the output of `to_bytes`. Raises `BadBytes` for anything else."""
         if len(blob) < _HEAD.size or blob[:2] != _MAGIC or blob[2] != _FORM:
             raise BadBytes(where, 0, f"a block of ledgers of form {_FORM}", repr(blob[:3]), "rebuild the view")
-        _, _, width, rows, members, names = _HEAD.unpack_from(blob)
+        _, _, width, rows, members, names, isolations = _HEAD.unpack_from(blob)
         at, columns = _HEAD.size, {}
         for name, dtype in [*_ROW.items(), ("members", f"<u{width}")]:
             count = members if name == "members" else rows
             columns[name] = np.frombuffer(blob, dtype, count, at)
             at += columns[name].nbytes
-        text = blob[at : at + names].decode()
-        return Ledgers(**columns, names=tuple(text.split("\n")) if text else ())
+        text, more = blob[at : at + names].decode(), blob[at + names : at + names + isolations].decode()
+        # The text of ledgers without groups is empty, so one empty text and none cannot be told apart by their bytes.
+        return Ledgers(
+            **columns, names=tuple(text.split("\n")) if text else (), isolations=tuple(more.split("\n")) if rows else ()
+        )
 
 
 def entries_of(closed: Column, first_entry: Column, last_entry: Column) -> Column:
@@ -147,22 +160,31 @@ def concat(parts: Sequence[Ledgers]) -> Ledgers:
     parts = [part for part in parts if len(part)]
     if len(parts) == 1:
         return parts[0]
-    code: dict[str, int] = {}
-    members = [np.zeros(0, np.uint32)]
-    for part in parts:
-        codes = np.array([code.setdefault(name, len(code)) for name in part.names], np.uint32)
-        members.append(codes[part.members])
+    names, members = _shared([(part.names, part.members) for part in parts])
+    isolations, isolation = _shared([(part.isolations, part.isolation) for part in parts])
     columns = {
         name: np.concatenate([np.zeros(0, dtype), *(getattr(part, name) for part in parts)])
         for name, dtype in _ROW.items()
     }
-    return Ledgers(**columns, members=np.concatenate(members), names=tuple(code))
+    return Ledgers(**columns | {"isolation": isolation}, members=members, names=names, isolations=isolations)
+
+
+def _shared(parts: Sequence[tuple[Sequence[str], Column]]) -> tuple[tuple[str, ...], Column]:
+    """One list of texts for several parts with texts and codes, and the codes of all: uint32."""
+    code: dict[str, int] = {}
+    codes = [np.zeros(0, np.uint32)]
+    for texts, own in parts:
+        table = np.array([code.setdefault(text, len(code)) for text in texts], np.uint32)
+        codes.append(table[own])
+    return tuple(code), np.concatenate(codes)
 
 
 def row(
     ledger: int,
     *ensembles: Sequence[str],
     quorum: int,
+    acks: int | None = None,
+    isolation: str = "",
     state: int = LedgerState.CLOSED,
     mzxid: int = 1,
     version: int = 0,
@@ -182,11 +204,14 @@ def row(
         "fragments": len(ensembles),
         "ensemble": len(ensembles[0]) if ensembles else 0,
         "quorum": quorum,
+        "acks": quorum if acks is None else acks,
+        "isolation": 0,
         "state": state,
         "entries": entries,
     }
     columns = {name: np.array([values[name]], dtype) for name, dtype in _ROW.items()}
-    return Ledgers(**columns, members=np.array([names.index(b) for b in flat], np.uint32), names=names)
+    members = np.array([names.index(bookie) for bookie in flat], np.uint32)
+    return Ledgers(**columns, members=members, names=names, isolations=(isolation,))
 
 
 EMPTY = concat([])

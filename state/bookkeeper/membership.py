@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from trueup.state.bookkeeper.observations import Sighting
-from trueup.state.bookkeeper.topology import UNKNOWN_RACK, Bookie, Status, Topology
+from trueup.state.bookkeeper.topology import UNKNOWN_RACK, Bookie, NamespaceGroups, PlacementPolicy, Status, Topology
 
 _REGISTERED = {"writable": Status.WRITABLE, "readonly": Status.READONLY}
 _NAMES_SHOWN = 5
@@ -29,8 +29,12 @@ class MembershipPolicy:
     hold_share: float = 0.3
     """A simultaneous loss of more than this share of the bookies is held."""
     min_racks: int = 2
-    """``min_racks``, ``enforce_min_racks``, ``collect_ms`` and ``restarted`` are copied to the topology."""
+    """``min_racks``, ``enforce_min_racks``, ``placement``, ``collect_ms`` and ``restarted`` are copied to the
+    topology."""
     enforce_min_racks: bool = False
+    placement: PlacementPolicy = PlacementPolicy()
+    namespaces: tuple[NamespaceGroups, ...] | None = None
+    """The namespaces with isolation groups. None: they were not read now, and the last ones hold."""
     release_hold: int = 0
     """A counter. A higher value ends the current hold only."""
     collect_ms: int = 86_400_000
@@ -70,7 +74,10 @@ def settle(seen: Sequence[Sighting], before: Topology | None, policy: Membership
     """
     old_bookies = {bookie.id: bookie for bookie in before.bookies} if before else {}
     sightings = {sighting.bookie: sighting for sighting in seen}
-    bookies = [_step(old_bookies.get(name), sightings.get(name), now_ms) for name in sorted({*old_bookies, *sightings})]
+    bookies = [
+        _grouped(_step(old_bookies.get(name), sightings.get(name), now_ms), sightings.get(name))
+        for name in sorted({*old_bookies, *sightings})
+    ]
     if policy.unnamed:
         bookies = [bookie for bookie in bookies if not _decommissioned(bookie, sightings.get(bookie.id))]
     held = _held(bookies, policy)
@@ -91,6 +98,8 @@ def settle(seen: Sequence[Sighting], before: Topology | None, policy: Membership
         held=held,
         released=released,
         collect_ms=policy.collect_ms,
+        policy=policy.placement,
+        namespaces=before.namespaces if policy.namespaces is None and before else policy.namespaces,
         restarted=policy.restarted,
     )
     notes = (*_notes(old_bookies, bookies, now_ms), *_held_notes(before.held if before else "", held, let_go))
@@ -121,6 +130,11 @@ def _step(before: Bookie | None, seen: Sighting | None, now_ms: int) -> Bookie:
     turned = before.status in _REGISTERED.values() and before.status is not status
     begun = before.begun_zxid if turned or zxid == before.registered_zxid else zxid
     return Bookie(name, rack, status, since if status is before.status else now_ms, zxid, status, begun)
+
+
+def _grouped(bookie: Bookie, seen: Sighting | None) -> Bookie:
+    """The bookie with the groups of its sighting; the last ones hold until the rack map answers."""
+    return bookie if seen is None or seen.groups is None else replace(bookie, groups=seen.groups)
 
 
 def _decommissioned(bookie: Bookie, seen: Sighting | None) -> bool:

@@ -56,6 +56,8 @@ class Sighting(NamedTuple):
     registered: str  # "writable", "readonly" or "" (no registration)
     cookie: bool
     registered_zxid: int
+    groups: tuple[str, ...] | None = None
+    """The groups of the rack map that list it; None if the rack map has no groups or has not answered."""
 
 
 class Observation(NamedTuple):

@@ -6,6 +6,7 @@ is a function of (ledger, topology) only.
 
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import NamedTuple
 
 UNKNOWN_RACK = "?"
 """The rack of a bookie for which the rack map has not answered: unknown, and not the default rack either."""
@@ -18,6 +19,41 @@ class Status(IntEnum):
     READONLY = 2
     PENDING = 3  # recently lost; judged by its earlier status until the grace period ends
     LOST = 4
+
+
+@dataclass(frozen=True, slots=True)
+class PlacementPolicy:
+    """The ensemblePlacementPolicy of the clients that write ledgers, with its settings beside the minimum of racks."""
+
+    kind: str = "rack"
+    """rack, region, zone or isolation."""
+    regions: tuple[str, ...] = ()
+    """reppRegionsToWrite."""
+    min_regions: int = 2
+    """reppMinimumRegionsForDurability."""
+    min_zones: int = 2
+    """minNumZonesPerWriteQuorum."""
+    desired_zones: int = 3
+    """desiredNumZonesPerWriteQuorum."""
+    groups: tuple[str, ...] = ()
+    """The isolationBookieGroups of ledgers whose metadata have none."""
+    secondary_groups: tuple[str, ...] = ()
+    """secondaryIsolationBookieGroups."""
+    workers_isolate: bool = False
+    """Whether AutoRecovery workers respect the groups when they replace a lost bookie."""
+    leave_isolation: bool = False
+    """Whether a repair may move replicas out of the groups of their ledger."""
+
+
+class NamespaceGroups(NamedTuple):
+    """The isolation groups of one namespace of Pulsar."""
+
+    name: str
+    """tenant/namespace"""
+    primary: tuple[str, ...]
+    secondary: tuple[str, ...] = ()
+    readable: bool = True
+    """Whether its policies can be decoded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +76,8 @@ class Bookie:
     held: bool = False
     """Whether the bookie went away in the mass loss that is held. It is PENDING or LOST like any other bookie, and no
     mark is written for ledgers that name it."""
+    groups: tuple[str, ...] | None = None
+    """The groups of the rack map that list it. None: the rack map has no groups, or has not answered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +98,9 @@ class Topology:
     or the value is unknown."""
     collect_ms: int = 86_400_000
     """The gcOverreplicatedLedgerWaitTime of the bookies, in ms."""
+    policy: PlacementPolicy = PlacementPolicy()
+    namespaces: tuple[NamespaceGroups, ...] | None = None
+    """The namespaces with isolation groups. None: they were not read."""
     restarted: int = 0
     """The value of placement.restarted, a counter. A higher value states that bookies which registered again were
     restarted."""

@@ -1,9 +1,13 @@
 """The section ``placement`` of the settings."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from trueup.state.common.options import COUNT, MODES, YEAR_S, key
-from trueup.state.settings.section import Section
+from trueup.state.settings.section import Draft, Section
+from trueup.state.settings.settings import RackSettings
+
+POLICIES = ("rack", "region", "zone", "isolation")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +65,43 @@ class PlacementSettings:
     )
     min_racks: int = key(2, "minNumRacksPerWriteQuorum of the cluster", least=0, most=1_000, live=True)
     enforce_min_racks: bool = key(False, "enforceMinNumRacksPerWriteQuorum of the cluster", live=True)
+    policy: str = key(
+        "rack",
+        "ensemblePlacementPolicy of the clients: rack (RackawareEnsemblePlacementPolicy), region "
+        "(RegionAwareEnsemblePlacementPolicy), zone (ZoneawareEnsemblePlacementPolicy), isolation (Pulsar's "
+        "IsolatedBookieEnsemblePlacementPolicy, which needs racks.source: pulsar)",
+        one_of=POLICIES,
+        live=True,
+    )
+    regions: list[str] = key(list, "reppRegionsToWrite of the clients, for policy region", live=True)
+    min_regions: int = key(
+        2, "reppMinimumRegionsForDurability of the clients, for policy region", least=0, most=1_000, live=True
+    )
+    min_zones: int = key(2, "minNumZonesPerWriteQuorum of the clients, for policy zone", least=0, most=1_000, live=True)
+    desired_zones: int = key(
+        3, "desiredNumZonesPerWriteQuorum of the clients, for policy zone", least=0, most=1_000, live=True
+    )
+    groups: list[str] = key(
+        list,
+        "bookkeeperClientIsolationGroups of the brokers, for policy isolation: the groups of ledgers whose metadata "
+        "have none",
+        live=True,
+    )
+    secondary_groups: list[str] = key(
+        list, "bookkeeperClientSecondaryIsolationGroups of the brokers, for policy isolation", live=True
+    )
+    workers_isolate: bool = key(
+        False,
+        "The AutoRecovery workers use Pulsar's class and isolationBookieGroups, so they replace a lost bookie within "
+        "the groups of the ledger",
+        live=True,
+    )
+    leave_isolation: bool = key(
+        False,
+        "Mark ledgers also if the workers may move replicas out of the isolation groups; they are then reported as "
+        "outside",
+        live=True,
+    )
     collect_s: float = key(
         86_400.0,
         "gcOverreplicatedLedgerWaitTime of the bookies in seconds; until it has passed, a bookie that "
@@ -90,4 +131,13 @@ class PlacementSettings:
     )
 
 
-PLACEMENT = Section("placement", PlacementSettings)
+def _check(draft: Draft) -> Iterator[str]:
+    placement, racks = draft.section(PlacementSettings), draft.section(RackSettings)
+    if placement and racks and placement.policy == "isolation" and racks.source != "pulsar":
+        yield (
+            f"racks.source: expected pulsar because placement.policy is isolation, whose groups are in Pulsar's znode "
+            f"/bookies; found {racks.source}"
+        )
+
+
+PLACEMENT = Section("placement", PlacementSettings, check=_check)

@@ -15,6 +15,7 @@ from trueup.connectors.bookkeeper.metadata import bulk, queries
 from trueup.connectors.bookkeeper.metadata.addresses import Addresses
 from trueup.connectors.bookkeeper.metadata.capture import BookKeeperCapture, CaptureHealth
 from trueup.connectors.bookkeeper.metadata.layout import BookKeeperPaths
+from trueup.connectors.bookkeeper.metadata.namespaces import namespaces
 from trueup.connectors.bookkeeper.metadata.rack_source import RackHealth, RackSource
 from trueup.connectors.bookkeeper.metadata.racks import PulsarRacks, RackMap, Script, StaticRacks, Unmapped
 from trueup.connectors.zookeeper.client import ZooKeeperClient
@@ -42,7 +43,7 @@ from trueup.streams.runtime.supervisor import Supervisor
 log = logging.getLogger(__name__)
 Published = bulk.LedgerBatch | Iterable[Observation]
 ASK_S = 5.0  # timeout of a request to a bookie
-TICK_S, RACKS_S = 0.2, 0.5
+TICK_S, RACKS_S, NAMESPACES_S = 0.2, 0.5, 10.0
 SHOWN = 200
 
 
@@ -113,6 +114,7 @@ class BookKeeper:
             self._supervisor.loop("racks", lambda: racks.ask(RACKS_S))
         self._supervisor.loop("bookkeeper", self._tick, TICK_S)
         self._capture.start(self._supervisor.run)
+        self._supervisor.loop("namespaces", self._read_namespaces, NAMESPACES_S)
 
     def end(self) -> None:
         """Stop observing, and therefore changing the cluster."""
@@ -129,6 +131,11 @@ class BookKeeper:
         """Settle the bookies whose time has come, and write down how far the cluster was observed."""
         self._reached.observe(self._capture.health())
         self.keeper.tick()
+
+    def _read_namespaces(self) -> None:
+        """Read the isolation groups of namespaces, which send no event to this session. Raises `Retry`, `Forbidden`."""
+        if self._policy.current.policy == "isolation":
+            self.keeper.group(namespaces(self.session()))
 
     @property
     def paths(self) -> BookKeeperPaths:

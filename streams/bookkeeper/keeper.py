@@ -11,8 +11,9 @@ from dataclasses import replace
 
 from trueup.state.bookkeeper.membership import MembershipPolicy, next_epoch, settle
 from trueup.state.bookkeeper.observations import Sighting
-from trueup.state.bookkeeper.topology import Status, Topology
+from trueup.state.bookkeeper.topology import NamespaceGroups, Status, Topology
 from trueup.state.common.errors import Retry
+from trueup.state.placement.policy.declared import declared
 from trueup.state.placement.settings import PlacementSettings
 from trueup.streams.bookkeeper.codec import topology_record
 from trueup.streams.bookkeeper.topics import TOPOLOGY, TOPOLOGY_KEY
@@ -32,6 +33,7 @@ def membership(policy: PlacementSettings, least_ms: int = 0, unnamed: bool = Fal
         hold_share=policy.hold_share,
         min_racks=policy.min_racks,
         enforce_min_racks=policy.enforce_min_racks,
+        placement=declared(policy),
         collect_ms=int(policy.collect_s * 1000),
         restarted=policy.restarted,
         release_hold=policy.release_hold,
@@ -54,6 +56,7 @@ class TopologyKeeper:
         self.again_ms: int | None = None
         self._unpublished = True
         self._least_ms = 0
+        self._namespaces: tuple[NamespaceGroups, ...] | None = None
         self._unnamed: int | None = None
         self.topology: Topology | None = None
         self.first_epoch: int | None = None
@@ -69,6 +72,13 @@ class TopologyKeeper:
         with self._lock:
             self._seen = sightings
             self.settle()
+
+    def group(self, namespaces: tuple[NamespaceGroups, ...]) -> None:
+        """Take the isolation groups of all namespaces."""
+        with self._lock:
+            if namespaces != self._namespaces:
+                self._namespaces = namespaces
+                self.settle()
 
     def add_unregistered(self, bookies: Sequence[str]) -> None:
         """Add bookies that ledgers name and that were never registered: the cookie was removed, or the bookie is new
@@ -128,6 +138,7 @@ class TopologyKeeper:
             # Ledgers may name a bookie that is lost since now: no bucket has judged by this topology yet.
             unnamed = self.topology is not None and self._unnamed == self.topology.epoch
             policy = membership(self._policy.current, self._least_ms, unnamed)
+            policy = replace(policy, namespaces=self._namespaces)
             policy = replace(policy, grace_ms=0) if at_once else policy
             if unnamed and self.topology is not None:
                 lost = {bookie.id for bookie in self.topology.bookies if bookie.status is Status.LOST}

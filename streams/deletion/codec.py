@@ -10,11 +10,9 @@ import numpy as np
 from trueup.state.bookkeeper.observations import LedgerState
 from trueup.state.deletion.owned_ledgers import LISTED, NO_LEDGERS, NO_NODES, NODE, OWNED, OwnedLedgerTable, Rows
 from trueup.state.deletion.owners import Claim, OwnerStatus, claim_of
-from trueup.streams.bookkeeper.codec import fragment_members
+from trueup.streams.bookkeeper.codec import CUSTOM, fragment_members
 from trueup.streams.journal.codec import WRONG
 from trueup.streams.journal.decode import BodyReader
-
-_CUSTOM = fastavro.parse_schema({"type": "map", "values": "bytes"})
 
 
 def owned_rows(bodies: Sequence[bytes]) -> OwnedLedgerTable:
@@ -62,7 +60,7 @@ def owned_rows(bodies: Sequence[bytes]) -> OwnedLedgerTable:
 
 def _claim(encoded: bytes) -> Claim | None:
     try:
-        custom: Any = fastavro.schemaless_reader(io.BytesIO(encoded), _CUSTOM, None)
+        custom: Any = fastavro.schemaless_reader(io.BytesIO(encoded), CUSTOM, None)
     except WRONG:
         return None
     return claim_of(custom)

@@ -149,6 +149,11 @@ class BodyReader:
         codes, distinct = self._distinct(starts, self.at[rows] - starts, pa.large_binary())
         return codes, tuple(distinct.to_pylist())
 
+    def rests(self) -> tuple[Array, tuple[bytes, ...]]:
+        """The rest of each body, from its position on, as codes (uint32) into a tuple of distinct rests."""
+        codes, distinct = self._distinct(self.at, self.left, pa.large_binary())
+        return codes, tuple(distinct.to_pylist())
+
     def _distinct(self, starts: Array, sizes: Array, kind: pa.DataType) -> tuple[Array, pa.Array]:
         edges = np.zeros(len(sizes) + 1, np.int64)
         np.cumsum(sizes, out=edges[1:])

@@ -27,6 +27,7 @@ from trueup.connectors.bookkeeper.metadata.protobuf_columns import (
 from trueup.connectors.byte_rows import indices
 from trueup.connectors.protobuf import varint
 from trueup.connectors.zookeeper.requests import Znodes
+from trueup.state.bookkeeper.isolation import isolation_of
 from trueup.state.bookkeeper.ledgers import Ledgers, concat, entries_of, row
 from trueup.state.bookkeeper.observations import FragmentRecord, LedgerRecord, LedgerState, Observation
 from trueup.state.common.arrays import spans
@@ -326,17 +327,29 @@ def _assemble(form: _Form, fields: Array, where: RowContext, ctime_ms: Array) ->
         fragments=count[ok].astype(np.uint32),
         ensemble=fields[_ENSEMBLE, ok].astype(np.uint16),
         quorum=fields[_QUORUM, ok].astype(np.uint16),
+        acks=np.clip(fields[_ACK, ok], 0, fields[_QUORUM, ok]).astype(np.uint16),
+        isolation=np.zeros(int(ok.sum()), np.uint32),
         state=fields[_STATE, ok].astype(np.uint8),
         entries=entries[ok],
         members=members.astype(np.uint32),
         names=names,
+        isolations=("",),
     )
     renumbered = np.cumsum(ok) - 1
     custom = form.custom.take(ok[form.custom.row])
     custom.row = renumbered[custom.row]
     none = np.zeros(0, np.int64)
     batch = LedgerBatch(ledgers, fields[_ACK, ok], last[ok], length[ok], first[mine], {}, none, none, where.raw, custom)
+    batch.ledgers = _isolated(batch)
     return batch if ok.all() else _with_alone(batch, ok, where)
+
+
+def _isolated(batch: LedgerBatch) -> Ledgers:
+    """The ledgers of a batch with the isolation groups of their custom metadata."""
+    codes, forms = batch.customs()
+    number: dict[str, int] = {}
+    table = np.array([number.setdefault(isolation_of(custom), len(number)) for custom in forms], np.uint32)
+    return replace(batch.ledgers, isolation=table[codes], isolations=tuple(number))
 
 
 def _check_rules(ok: Array, fields: Array, owner: Array, first: Array, members: Array) -> None:
@@ -383,6 +396,8 @@ def _row(record: LedgerRecord) -> Ledgers:
         record["ledger"],
         *[fragment["bookies"] for fragment in record["fragments"]],
         quorum=record["quorum"],
+        acks=min(max(record["ack_quorum"], 0), record["quorum"]),
+        isolation=isolation_of(record["custom"]),
         state=record["state"],
         mzxid=record["mzxid"],
         version=record["version"],

@@ -270,7 +270,9 @@ class BookieFeed:
         ids = sorted({*bookies.writable, *bookies.readonly, *bookies.cookies})
         racks = racks_of(self._racks, ids, self._hosts, bookies.hidden)
         unsure, self.hidden = {*self.hidden, *bookies.hidden}, bookies.hidden
-        sightings = [_sighting(bookies, bookie, racks[bookie]) for bookie in ids]
+        sightings = [
+            _sighting(bookies, bookie, racks[bookie])._replace(groups=self._racks.groups(bookie)) for bookie in ids
+        ]
         if sightings == self._held:
             return False
         self._deliver(sightings)

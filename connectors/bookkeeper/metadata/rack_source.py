@@ -5,7 +5,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from trueup.connectors.bookkeeper.metadata.racks import NO_HOSTS, Script, host_of
+from trueup.connectors.bookkeeper.metadata.racks import NO_HOSTS, Script, WithoutGroups, host_of
 from trueup.state.bookkeeper.topology import UNKNOWN_RACK
 
 AGAIN_MS = 10_000
@@ -25,13 +25,11 @@ class RackHealth:
     hosts: int
 
 
-class RackSource:
+class RackSource(WithoutGroups):
     """Implements `connectors.bookkeeper.metadata.racks.Racks` without blocking; only `ask` blocks.
 
     ``changed`` is called when answers change. ``now`` returns the time in ms since the epoch.
     """
-
-    znode = ""
 
     def __init__(self, script: Script, refresh_ms: int, changed: Callable[[], None], now: Callable[[], int]) -> None:
         self._script, self._refresh_ms, self._changed, self._now = script, refresh_ms, changed, now
@@ -56,9 +54,6 @@ class RackSource:
     def named(self, bookie: str) -> str | None:
         """The rack that the script gives for a bookie id whose host is not known; see `RackMap.named`."""
         return self._script.named(bookie)
-
-    def load(self, data: bytes | None) -> None:
-        """No operation: the map is not in ZooKeeper."""
 
     def ask(self, wait_s: float) -> None:
         """Query the map if it is due, after at most ``wait_s`` seconds. Blocks for as long as the script."""

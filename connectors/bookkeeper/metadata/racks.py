@@ -48,6 +48,9 @@ class RackMap(Protocol):
     def named(self, bookie: str) -> str | None:
         """The rack of a bookie id whose host is not known; `UNKNOWN_RACK` if it depends on the host."""
 
+    def groups(self, bookie: str) -> tuple[str, ...] | None:
+        """The groups of the map that list a bookie id; None if the map has no groups or was not read yet."""
+
     def load(self, data: bytes | None) -> None:
         """Load the content of ``znode`` (None: it does not exist). Raises `BadBytes` and keeps the old content."""
 
@@ -92,10 +95,21 @@ def address_of(host: str) -> str | None:
     return text
 
 
-class Unmapped:
-    """No rack map: every bookie is in the default rack, as in BookKeeper without a resolver."""
+class WithoutGroups:
+    """A rack map that is not in ZooKeeper and has no groups."""
 
     znode = ""
+
+    def groups(self, bookie: str) -> tuple[str, ...] | None:  # noqa: ARG002
+        """None."""
+        return None
+
+    def load(self, data: bytes | None) -> None:
+        """No operation: the map is not in ZooKeeper."""
+
+
+class Unmapped(WithoutGroups):
+    """No rack map: every bookie is in the default rack, as in BookKeeper without a resolver."""
 
     def resolve(self, bookies: Iterable[str], hosts: Mapping[str, str] = NO_HOSTS) -> dict[str, str | None]:  # noqa: ARG002
         """None for each."""
@@ -105,14 +119,9 @@ class Unmapped:
         """None."""
         return None
 
-    def load(self, data: bytes | None) -> None:
-        """No operation: the map is not in ZooKeeper."""
 
-
-class StaticRacks:
+class StaticRacks(WithoutGroups):
     """A static map from bookie ids or hosts to racks."""
-
-    znode = ""
 
     def __init__(self, table: Mapping[str, str]) -> None:
         self._table = {name: normal(rack) for name, rack in table.items()}
@@ -137,18 +146,13 @@ class StaticRacks:
         """By id."""
         return self._table.get(bookie, UNKNOWN_RACK)
 
-    def load(self, data: bytes | None) -> None:
-        """No operation: the map is not in ZooKeeper."""
 
-
-class Script:
+class Script(WithoutGroups):
     """The script of networkTopologyScriptFileName, called as ScriptBasedMapping calls it.
 
     Arguments are addresses, at most ``most`` per call; the output is one location for each. A call that exceeds
     ``limit_s`` is terminated with all its child processes.
     """
-
-    znode = ""
 
     def __init__(self, path: str | os.PathLike[str], most: int = 100, limit_s: float = SCRIPT_S) -> None:
         self._path, self._most, self._limit_s = str(Path(path).absolute()), most, limit_s
@@ -197,9 +201,6 @@ class Script:
         if missing and not problem:
             problem = f"no location for {missing[0]}"
         return {host: locations[address] for host, address in addresses.items() if address in locations}, problem
-
-    def load(self, data: bytes | None) -> None:
-        """No operation: the map is not in ZooKeeper."""
 
     def _ask(self, addresses: Sequence[str]) -> dict[str, str]:
         """Those of these addresses that have a usable location. Raises `Retry` if none has one."""
@@ -274,6 +275,7 @@ class PulsarRacks:
     def __init__(self, znode: str = "/bookies") -> None:
         self.znode = znode
         self._racks: dict[str, str | None] | None = None
+        self._groups: dict[str, tuple[str, ...]] = {}
 
     def resolve(self, bookies: Iterable[str], hosts: Mapping[str, str] = NO_HOSTS) -> dict[str, str | None]:
         """By id, otherwise by host."""
@@ -286,6 +288,10 @@ class PulsarRacks:
         """By id."""
         return (self._racks or {}).get(bookie, UNKNOWN_RACK)
 
+    def groups(self, bookie: str) -> tuple[str, ...] | None:
+        """By id (IsolatedBookieEnsemblePlacementPolicy)."""
+        return None if self._racks is None else self._groups.get(bookie, ())
+
     def load(self, data: bytes | None) -> None:
         """Load the JSON. A missing leading slash is added; an empty rack or "/" is none, as in Pulsar."""
         try:
@@ -296,6 +302,8 @@ class PulsarRacks:
             at = error.pos if isinstance(error, json.JSONDecodeError) else 0
             expected = "groups of bookies with their racks as JSON"
             raise BadBytes(self.znode, at, expected, str(error), "set racks with pulsar-admin bookies") from error
+        members = [(bookie, name) for name in sorted(groups) for bookie in groups[name]]
+        self._groups = {bookie: tuple(name for other, name in members if other == bookie) for bookie in entries}
         self._racks = {host_of(bookie): rack for bookie, rack in racks.items()} | racks
 
 

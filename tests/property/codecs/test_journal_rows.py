@@ -24,8 +24,10 @@ def test_ledgers_read_as_the_columns_that_were_written(drawn: list[tuple[LedgerR
 
 
 def _plain(rows: Any) -> list[Any]:
-    columns = [np.asarray(getattr(rows, name), getattr(EMPTY, name).dtype).tolist() for name in EMPTY.__slots__[:-2]]
-    return [*columns, [rows.names[code] for code in rows.members.tolist()]]
+    columns = [np.asarray(getattr(rows, name), getattr(EMPTY, name).dtype).tolist() for name in EMPTY.__slots__[:-3]]
+    del columns[EMPTY.__slots__.index("isolation")]
+    isolations = [rows.isolations[code] for code in rows.isolation.tolist()]
+    return [*columns, [rows.names[code] for code in rows.members.tolist()], isolations]
 
 
 @given(ledgers(), st.data())

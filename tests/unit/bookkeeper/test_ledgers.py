@@ -35,5 +35,5 @@ def test_empty_rows_survive_a_round_trip():
 
 
 def test_bytes_of_another_form_are_refused_with_their_place():
-    with pytest.raises(BadBytes, match="a block of ledgers of form 2 at byte 0 of the state"):
+    with pytest.raises(BadBytes, match="a block of ledgers of form 3 at byte 0 of the state"):
         Ledgers.from_bytes(b"TL\x09" + EMPTY.to_bytes()[3:])

@@ -184,6 +184,13 @@ def test_pulsars_znode_is_known_by_id_and_host() -> None:
     assert list(reported.values()) == ["/r1", "/r2", None, None, None, None]
 
 
+def test_a_bookie_is_in_the_groups_of_pulsars_znode_that_list_its_id() -> None:
+    racks = PulsarRacks()
+    assert racks.groups("127.0.0.1:3181") is None
+    racks.load(b'{"a": {"b:1": {}, "c:1": {}}, "b": {"b:1": {}}}')
+    assert [racks.groups(bookie) for bookie in ("b:1", "c:1", "c", "d:1")] == [("a", "b"), ("a",), (), ()]
+
+
 DEEP = [b"[" * 200_000, b'{"g":' * 200_000]
 
 

@@ -2,6 +2,7 @@
 
 import zlib
 from collections.abc import Iterable
+from dataclasses import asdict
 
 import pandas as pd
 import pyarrow as pa
@@ -11,6 +12,7 @@ from tests.memory_store import MemoryStore
 from tests.unit.deletion.fake_deletion import OTHER
 from tests.unit.deletion.fake_deletion import OWNER as ORDERS
 from trueup.state.bookkeeper.observations import LedgerState
+from trueup.state.bookkeeper.topology import PlacementPolicy
 from trueup.state.common.errors import BadBytes
 from trueup.state.deletion.owned_ledgers import NO_LEDGERS, NO_NODES, OwnedLedgerTable, nodes_of
 from trueup.state.deletion.owners import OwnerStatus, Pointers
@@ -73,6 +75,8 @@ def question(epoch: int) -> Record:
             "at_ms": 0,
             "min_racks": 2,
             "enforce_min_racks": False,
+            "policy": asdict(PlacementPolicy()),
+            "namespaces": None,
             "held": "",
             "released": -1,
             "collect_ms": 0,

@@ -183,7 +183,7 @@ def usable(settings: Settings) -> bool:
         value: Any = value_of(settings, name)
         if isinstance(value, int | float):
             assert 0 <= value <= BYTES
-        if name.endswith(("topics", "exclude", "groups")):
+        if name.endswith(("topics", "exclude", "groups")) and not name.startswith("placement."):
             matches(value, "orders")
     return bool(repr(settings))
 

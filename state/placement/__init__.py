@@ -12,6 +12,7 @@ Read in this order:
 4. ``board``: the findings of all buckets, and which of them may be repaired now.
 5. ``lifecycle``: the stages of one repair, as a table; ``repairs`` moves them through it by observations only.
 
+``isolation`` corrects the rules of ledgers that are placed by isolation groups.
 ``progress`` and ``readiness`` say how many ledgers wait for their verdict, so that counts are not taken for complete.
 ``evidence`` explains one verdict, and ``what_if`` computes the effect of a loss; neither leads to an action. ``damage``
 has the reports of readers, which never lead to a change of the cluster.

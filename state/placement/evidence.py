@@ -43,22 +43,23 @@ class EvidenceFinding:
 
 
 def members(bench: FragmentJudge, names: list[str]) -> list[dict[str, Any]]:
-    """Members in ring order: bookie, rack, status, whether BookKeeper's rule counts its rack."""
+    """Members in ring order: bookie, rack, status, whether BookKeeper's rule counts its rack, isolation groups."""
     classes = bench.bookie_classes
-    codes = bench.classes(tuple(names))
+    codes, groups = bench.classes(tuple(names)), {bookie.id: bookie.groups for bookie in bench.topology.bookies}
     return [
         {
             "bookie": name,
             "rack": classes.racks[classes.rack[at]] if classes.kind[at] != BookieClass.UNKNOWN else "",
             "status": _STATUS[BookieClass(int(classes.kind[at]))],
             "counts": bool(KNOWN[classes.kind[at]]),
+            "groups": list(groups.get(name) or ()),
         }
         for name, at in zip(names, codes.tolist(), strict=True)
     ]
 
 
-def shown(bench: FragmentJudge, finding: EvidenceFinding, quorum: int) -> dict[str, Any]:
-    """One fragment."""
+def shown(bench: FragmentJudge, finding: EvidenceFinding, quorum: int, acks: int) -> dict[str, Any]:
+    """One fragment of a ledger with these Qw and Qa."""
     what = RULES[finding.rule]
     return {
         "bookies": members(bench, finding.bookies),
@@ -68,6 +69,7 @@ def shown(bench: FragmentJudge, finding: EvidenceFinding, quorum: int) -> dict[s
         "racks": int(finding.facts.racks[0]),
         "empty": finding.stage is FragmentStage.EMPTY,
         "failing_windows": list(_failing(bench, finding, quorum)),
+        "broken": _broken(bench, finding, quorum, acks),
         "repair": _chance(bench, finding, quorum),
         "refusing": list(finding.refusing),
     }
@@ -75,19 +77,35 @@ def shown(bench: FragmentJudge, finding: EvidenceFinding, quorum: int) -> dict[s
 
 def unjudged(bench: FragmentJudge, names: list[str], code: int) -> dict[str, Any]:
     """One fragment of a deleted or unreadable ledger, in the same form."""
-    nothing = {"copies": 0, "racks": 0, "empty": False, "failing_windows": [], "repair": "", "refusing": []}
+    nothing = {
+        "copies": 0,
+        "racks": 0,
+        "empty": False,
+        "failing_windows": [],
+        "broken": [],
+        "repair": "",
+        "refusing": [],
+    }
     what = RULES[code]
     return {"bookies": members(bench, names), "rule": what.id, "verdict": what.verdict.name.lower(), **nothing}
 
 
+def _broken(bench: FragmentJudge, finding: EvidenceFinding, quorum: int, acks: int) -> list[str]:
+    """The conditions of regions or zones that the fragment breaks."""
+    if bench.places is None:
+        return []
+    facts = finding.facts
+    return bench.places.broken(facts.names, KNOWN[facts.kinds], quorum, acks)
+
+
 def _failing(bench: FragmentJudge, finding: EvidenceFinding, quorum: int) -> Iterator[dict[str, Any]]:
     kinds, racks = finding.facts.kinds[0], finding.facts.names[0]
-    need, names = min(quorum, bench.topology.min_racks), bench.bookie_classes.racks
+    need, names = 0 if bench.places else min(quorum, bench.topology.min_racks), bench.bookie_classes.racks
     for window in windows(len(kinds), quorum):
         at = list(window)
         given = sorted({names[rack] for rack in racks[at][KNOWN[kinds[at]]].tolist()})
         copies = int((~DEAD[kinds[at]]).sum())
-        forbidden = bench.topology.enforce_min_racks and DEFAULT_RACK in given
+        forbidden = not bench.places and bench.topology.enforce_min_racks and DEFAULT_RACK in given
         if copies < quorum or len(given) < need or forbidden:
             yield {"bookies": [finding.bookies[i] for i in at], "racks": given, "copies": copies}
 

@@ -197,6 +197,72 @@ RULES = Rules(
             "The ledger is not marked for its racks. The source racks or the problems of `trueup status` show the "
             "error; Trueup reads rack map and registrations again by itself.",
         ),
+        Rule(
+            "placement.outside-isolation-group",
+            _B,
+            "a member is outside the isolation groups of the ledger",
+            "Pulsar's IsolatedBookieEnsemblePlacementPolicy would not select this member today: it is in none of the "
+            "ledger's primary groups, and enough of their bookies are writable that neither the secondary groups nor "
+            "bookies of no group are allowed. The groups are those in the ledger's custom metadata, otherwise "
+            "placement.groups. The usual cause is a repair by workers that ignore groups. BookKeeper's own check of "
+            "the placement does not consider groups.",
+            "The ledger is not marked: workers do not move replicas back into a group. The finding ends when the "
+            "ledger is deleted, or the rack map lists the member in one of its groups.",
+        ),
+        Rule(
+            "placement.leaves-isolation-group",
+            _B,
+            "a repair could move a replica out of the isolation groups",
+            "The ledger needs a repair, and a writable bookie outside its isolation groups could receive the replica. "
+            "Workers ignore groups when they move replicas for the sake of racks, and also when they replace a lost "
+            "bookie, unless they use Pulsar's class with isolationBookieGroups.",
+            "The ledger is not marked. The return of the lost bookie changes the verdict. If the workers are "
+            "configured with Pulsar's class, set placement.workers_isolate. If replicas matter more than groups, set "
+            "placement.leave_isolation; the ledger is then repaired, and reported as outside its groups.",
+        ),
+        Rule(
+            "placement.unknown-isolation-group",
+            _U,
+            "the isolation groups of the ledger are not known",
+            "The custom metadata of the ledger contain isolation groups, and one of these holds: placement.policy is "
+            "not isolation; Pulsar's znode /bookies could not be read yet; the metadata name a policy without class or "
+            "properties, for which Pulsar's class fails.",
+            "The ledger is not marked. Set placement.policy: isolation and racks.source: pulsar. For unreadable "
+            "metadata, the evidence shows them.",
+        ),
+        Rule(
+            "placement.too-few-regions",
+            _B,
+            "the ensemble breaks what RegionAwareEnsemblePlacementPolicy guarantees",
+            "placement.policy is region. With the bookies of now, the clients would form no such ensemble: it spans "
+            "too few regions for Qa, misses a region of placement.regions, or has too few racks. The evidence names "
+            "the condition. BookKeeper's own check of the placement answers for every ensemble that it adheres.",
+            "The ledger is not marked: workers do not move replicas under this policy, and would remove the mark. "
+            "Replicas of lost bookies are repaired. More writable bookies in the missing region do not change a closed "
+            "ledger; rewrite it, or accept the finding.",
+        ),
+        Rule(
+            "placement.too-few-zones",
+            _B,
+            "the ensemble does not adhere to ZoneawareEnsemblePlacementPolicy",
+            "placement.policy is zone. A write quorum spans fewer zones than minNumZonesPerWriteQuorum, members of one "
+            "zone share their upgrade domain, a member has no location /zone/upgradeDomain, E is no multiple of Qw, or "
+            "Qw is not above the minimum. The evidence names the condition. Lost and read-only members count with "
+            "their location, as in BookKeeper.",
+            "The ledger is not marked: workers cannot move replicas under this policy, and would try again forever. "
+            "Replicas of lost bookies are repaired. Other locations in the rack map change the verdict; BookKeeper's "
+            "clients read them only when they start.",
+        ),
+        Rule(
+            "placement.adheres-softly",
+            _T,
+            "placed as required, but not as desired",
+            "placement.policy is zone, and a write quorum spans minNumZonesPerWriteQuorum zones, but fewer than "
+            "desiredNumZonesPerWriteQuorum. Or placement.policy is region, and the ensemble breaks a condition that "
+            "BookKeeper's clients do not guarantee for these bookies, for example because a region has a single rack. "
+            "The evidence names the condition.",
+            "No action. Other locations in the rack map, or other settings of the policy, change the verdict.",
+        ),
     ]
 )
 

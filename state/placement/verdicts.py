@@ -7,7 +7,7 @@ separately, and the verdict then changes to the rest. `state.placement.policy.fr
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from trueup.state.bookkeeper.observations import LedgerState
 from trueup.state.bookkeeper.topology import Topology
 from trueup.state.common.rules import Verdict
 from trueup.state.placement.evidence import EvidenceFinding, changes, shown, unjudged
+from trueup.state.placement.isolation import IsolationJudge
 from trueup.state.placement.policy.fencing import NO_FORMER, FormerMembers
 from trueup.state.placement.policy.fragments import GONE, UNREADABLE, FragmentJudge, FragmentStage, plain, stages
 from trueup.state.placement.rules import RULES
@@ -26,6 +27,8 @@ __all__ = ["NO_FORMER", "ORDER", "FormerMembers", "Verdicts", "evidence", "judge
 ORDER = (
     "placement.unreadable",
     "placement.unknown-bookie",
+    "placement.unknown-isolation-group",
+    "placement.leaves-isolation-group",
     "placement.lost-member",
     "placement.all-copies-lost",
     "placement.too-few-bookies",
@@ -33,6 +36,8 @@ ORDER = (
     "placement.too-few-racks",
     "placement.read-only-member",
     "placement.default-rack",
+    "placement.too-few-regions",
+    "placement.too-few-zones",
     "placement.refused-by-target",
     "placement.odd-rack-depth",
     "placement.no-walk",
@@ -41,7 +46,9 @@ ORDER = (
     "placement.open-waits-for-writer",
     "placement.open-older-fragment",
     "placement.open-not-adhering",
+    "placement.outside-isolation-group",
     "placement.open",
+    "placement.adheres-softly",
     "placement.adheres",
     "placement.gone",
 )
@@ -83,19 +90,20 @@ def judge(ledgers: Ledgers, topology: Topology, former: FormerMembers = NO_FORME
     copies, racks = np.zeros(size, np.uint16), np.zeros(size, np.uint16)
     fragment = np.zeros(size, np.uint32)
     classes = bench.classes(ledgers.names)
-    for rows, ring, quorum in _shapes(ledgers):
+    for rows, ring, quorum, acks in _shapes(ledgers, bench.places is not None):
         if rows is None:
             for part in _slices(size, ring):
                 rings = classes[ledgers.members[part.start * ring : part.stop * ring]].reshape(-1, ring)
                 stage = stages(ledgers.state[part], ledgers.entries[part], ring)
-                rule[part], counts, racks[part] = bench.judge(rings, stage, quorum)
+                rule[part], counts, racks[part] = bench.judge(rings, stage, quorum, acks)
                 copies[part] = np.minimum(counts, quorum)
         else:
             for piece in _pieces(ledgers, rows, ring):
-                several = _several(bench, ledgers, piece, classes, ring, quorum)
+                several = _several(bench, ledgers, piece, classes, ring, quorum, acks)
                 rule[piece], copies[piece], racks[piece], fragment[piece] = several
     for row in _remembered(ledgers, former, rule):
         rule[row], fragment[row] = _again(bench, ledgers, row, former)
+    IsolationJudge(ledgers, bench).apply(rule, fragment)
     return Verdicts(_VERDICT[rule], rule, copies, racks, fragment, _held(ledgers, bench))
 
 
@@ -134,20 +142,22 @@ def unregistered(ledgers: Ledgers, topology: Topology) -> tuple[str, ...]:
     return tuple(sorted(live.names[code] for code in used.tolist()))
 
 
-def _shapes(ledgers: Ledgers) -> Iterator[tuple[Column | None, int, int]]:
-    """(rows, E, Qw) of the rows that have members to judge; rows None: all of them, one fragment each."""
+def _shapes(ledgers: Ledgers, by_acks: bool) -> Iterator[tuple[Column | None, int, int, int]]:
+    """(rows, E, Qw, Qa) of the rows that have members to judge; rows None: all of them, one fragment each.
+    ``by_acks``: whether Qa matters; otherwise it is 0."""
     if not len(ledgers):
         return
     size, quorum = ledgers.ensemble, ledgers.quorum
     live = np.isin(np.arange(0x100), [LedgerState.OPEN, LedgerState.IN_RECOVERY, LedgerState.CLOSED])
     good = live[ledgers.state] & (quorum > 0) & (quorum <= size) & (ledgers.fragments > 0)
-    if good.all() and (size == size[0]).all() and (quorum == quorum[0]).all() and (ledgers.fragments == 1).all():
-        yield None, int(size[0]), int(quorum[0])
+    acks = ledgers.acks.astype(np.int64) * by_acks
+    shape = size.astype(np.int64) << 32 | quorum.astype(np.int64) << 16 | acks
+    if good.all() and (shape == shape[0]).all() and (ledgers.fragments == 1).all():
+        yield None, int(size[0]), int(quorum[0]), int(acks[0])
         return
     rows = np.flatnonzero(good)
-    shape = size[rows].astype(np.int64) << 16 | quorum[rows]
-    for code in np.unique(shape).tolist():
-        yield rows[shape == code], code >> 16, code & 0xFFFF
+    for code in np.unique(shape[rows]).tolist():
+        yield rows[shape[rows] == code], code >> 32, code >> 16 & 0xFFFF, code & 0xFFFF
 
 
 def _slices(size: int, ring: int) -> Iterator[slice]:
@@ -167,7 +177,7 @@ def _pieces(ledgers: Ledgers, rows: Column, ring: int) -> Iterator[Column]:
 
 
 def _several(
-    bench: FragmentJudge, ledgers: Ledgers, rows: Column, classes: Column, size: int, quorum: int
+    bench: FragmentJudge, ledgers: Ledgers, rows: Column, classes: Column, size: int, quorum: int, acks: int
 ) -> tuple[Column, Column, Column, Column]:
     """(rule, copies, racks, fragment) of rows of any number of fragments."""
     count = ledgers.fragments[rows].astype(np.int64)
@@ -177,7 +187,7 @@ def _several(
     begin = ledgers.starts[rows][row] + index * size
     rings = classes[ledgers.members[begin[:, None] + np.arange(size)]]
     stage = stages(ledgers.state[rows][row], ledgers.entries[rows][row], size, index == count[row] - 1)
-    rule, copies, racks = bench.judge(rings, stage, quorum)
+    rule, copies, racks = bench.judge(rings, stage, quorum, acks)
     worst = np.maximum.reduceat(_RANK[rule] << 32 | (0xFFFFFFFF - index), first)
     which = 0xFFFFFFFF - (worst & 0xFFFFFFFF)
     return (
@@ -206,7 +216,7 @@ def _again(bench: FragmentJudge, ledgers: Ledgers, row: int, former: FormerMembe
 
 def _fragments(bench: FragmentJudge, ledgers: Ledgers, row: int, former: FormerMembers) -> list[EvidenceFinding]:
     """Every fragment of one row, judged separately."""
-    ensembles, quorum = ledgers.ensembles(row), int(ledgers.quorum[row])
+    ensembles, quorum, acks = ledgers.ensembles(row), int(ledgers.quorum[row]), int(ledgers.acks[row])
     excluded, out = former.of(int(ledgers.ledger[row])), []
     for at, bookies in enumerate(ensembles):
         ring = bench.classes(tuple(bookies))[None]
@@ -214,13 +224,13 @@ def _fragments(bench: FragmentJudge, ledgers: Ledgers, row: int, former: FormerM
         stage = stages(ledgers.state[row : row + 1], ledgers.entries[row : row + 1], len(bookies), tail)
         refusing = bench.targets(excluded - set(bookies))
         racks = Counter(rack for _, rack in refusing)
-        rule, _, _ = bench.judge(ring, stage, quorum, racks)
+        rule, _, _ = bench.judge(ring, stage, quorum, acks, racks)
         out.append(
             EvidenceFinding(
                 int(rule[0]),
                 FragmentStage(int(plain(stage)[0])),
                 bookies,
-                bench.facts(ring, quorum, stage),
+                bench.facts(ring, quorum, stage, acks),
                 tuple(bookie for bookie, _ in refusing),
                 racks,
             )
@@ -237,25 +247,38 @@ def evidence(ledgers: Ledgers, row: int, topology: Topology, former: FormerMembe
 
     ``fragments``: the bookies of each fragment (rack, status, whether BookKeeper counts the rack), its rule, copies,
     racks and failing windows, and the certainty of a repair. ``held``: whether the ledger names a bookie of a mass loss
-    that is held. ``changes``: sentences.
+    that is held. ``isolation``: the groups of the ledger, and its members outside them. ``changes``: sentences.
     """
     bench = FragmentJudge(topology)
-    if not list(_shapes(ledgers.take(np.array([row])))):
+    if not list(_shapes(ledgers.take(np.array([row])), False)):
         rule = GONE if ledgers.state[row] == LedgerState.GONE else UNREADABLE
         plain = [unjudged(bench, bookies, rule) for bookies in ledgers.ensembles(row)]
-        return {"rule": RULES[rule].id, "fragments": plain, "held": False, "changes": [RULES[rule].remedy]}
+        return {
+            "rule": RULES[rule].id,
+            "fragments": plain,
+            "held": False,
+            "isolation": None,
+            "changes": [RULES[rule].remedy],
+        }
     findings = list(_fragments(bench, ledgers, row, former))
     quorum = int(ledgers.quorum[row])
-    worst = _worst(findings)
-    held = bool(_held(ledgers.take(np.array([row])), bench)[0])
+    alone = ledgers.take(np.array([row]))
+    rules, places = np.array([findings[_worst(findings)].rule]), np.array([_worst(findings)])
+    isolation = IsolationJudge(alone, bench)
+    isolation.apply(rules, places)
+    worst = int(places[0])
+    findings[worst] = replace(findings[worst], rule=int(rules[0]))
+    held = bool(_held(alone, bench)[0])
     return {
         "rule": RULES[findings[worst].rule].id,
         "fragment": worst,
         "held": held,
         "needed_racks": min(quorum, topology.min_racks),
-        "fragments": [shown(bench, finding, quorum) for finding in findings],
+        "isolation": isolation.evidence(),
+        "fragments": [shown(bench, finding, quorum, int(ledgers.acks[row])) for finding in findings],
         "changes": [
             *([f"repairs are held: {topology.held}"] if held else []),
+            *isolation.changes(int(rules[0])),
             *changes(bench, findings[worst], quorum),
         ],
     }

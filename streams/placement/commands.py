@@ -98,8 +98,10 @@ def bookies(api: ApiTarget, output: str) -> int:
         Column("SINCE", out.ago(app, "since_ms")),
     ]
     listing = app.rows("bookies")
+    if any(row["groups"] for row in listing.rows):
+        columns.insert(2, Column("GROUPS", lambda r: ",".join(r["groups"])))
     if any(row.get("ledgers") is not None for row in listing.rows):
-        columns.insert(3, Column("LEDGERS", lambda r: r["ledgers"], number=True))
+        columns.insert(-1, Column("LEDGERS", lambda r: r["ledgers"], number=True))
     return out.listing(output, listing, columns, "No bookie has ever registered.")
 
 
@@ -177,12 +179,22 @@ def _head(details: Row, now_ms: int) -> Iterator[tuple[str, str]]:
     yield "Shape", shape + (entries if details["last_entry"] >= 0 or details["state"] == "closed" else "")
     if details["owned"] is None and details["claim"]["owner"]:
         yield "Owner", f"{details['claim']['owner']}, according to its metadata"
+    if groups := details["isolation"]:
+        yield "Groups", _groups(groups)
     if details["stage"]:
         yield "Repair", details["stage"]
     if mark := details["mark"]:
         worker = f"held by {mark['locked_by']}" if mark["locked_by"] else "not taken yet"
         whose = {True: "ours", False: "not ours", None: "not readable"}[mark["ours"]]
         yield "Mark", f"{whose}, {worker}, {since(now_ms, mark['ctime_ms'])} old"
+
+
+def _groups(groups: Row) -> str:
+    if not groups["primary"]:
+        return f"not known: {groups['source']}"
+    second = f", then {', '.join(groups['secondary'])}" if groups["secondary"] else ""
+    outside = f"; outside: {', '.join(groups['outside'])}" if groups["outside"] else ""
+    return f"{', '.join(groups['primary'])}{second}, by {groups['source']}{outside}"
 
 
 def _fragments(fragments: list[Row]) -> None:
@@ -203,6 +215,7 @@ def _evidence(fragment: Row) -> Iterator[str]:
     for window in _distinct(fragment.get("failing_windows") or []):
         stands = ", ".join(window["racks"]) or "no known rack"
         yield f"window {' '.join(window['bookies'])}: {stands}, {many(window['copies'], 'live copy', 'live copies')}"
+    yield from fragment.get("broken") or ()
     if fragment.get("repair"):
         yield f"repair: {fragment['repair']}"
 

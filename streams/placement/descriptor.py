@@ -68,7 +68,7 @@ PLACEMENT = Descriptor(
             ids=("ledger",),
             names=by_field("ledger"),
             template="placement/templates/ledger.html",
-            shown=("fragments", "changes", "mark", "owned", "claim", "held"),
+            shown=("fragments", "changes", "mark", "owned", "claim", "held", "isolation"),
         ),
         ResourceKind(
             "bookie",

@@ -17,6 +17,7 @@ from trueup.state.common.rules import Verdict
 from trueup.state.deletion.owners import claim_of
 from trueup.state.placement.board import Board, riskiest, wanted, without_copies
 from trueup.state.placement.lifecycle import Repair, RepairStage
+from trueup.state.placement.policy.declared import policy_text
 from trueup.state.placement.progress import counted
 from trueup.state.placement.readiness import Readiness, few
 from trueup.state.placement.rules import RULES
@@ -100,6 +101,7 @@ class PlacementReport:
             held=topology.held if topology else "",
             unbound=self._auditor.unbound(),
             bookies=_bookies(topology),
+            policy=policy_text(policy),
         )
 
     def tick(self, runs: bool) -> None:
@@ -322,6 +324,7 @@ class PlacementReport:
             "rule": rule.id,
             "reason": reason,
             "held": shown["held"],
+            "isolation": shown["isolation"],
             "changes": [*shown["changes"], *self._rack_problem(rule.id)],
             "since_ms": int(finding["since_ms"]) if finding is not None else None,
             "mark": self._marks(np.array([mark], MARK))[0] if mark is not None else None,
@@ -343,6 +346,7 @@ class PlacementReport:
             {
                 "bookie": b.id,
                 "rack": b.rack or "",
+                "groups": list(b.groups or ()),
                 "status": b.status.name.lower(),
                 "since_ms": b.since_ms,
                 "ledgers": None,

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from trueup.state.common.counts import many
+from trueup.state.placement.policy.declared import policy_text
 from trueup.state.placement.readiness import few
 from trueup.state.placement.settings import PlacementSettings
 from trueup.state.settings.settings import Settings
@@ -54,6 +55,8 @@ class PlacementFields(StatusFields):
     """Why hold and approve do not bind BookKeeper's Auditor; empty if they do."""
     bookies: Mapping[str, Sequence[str]]
     """Names of bookies by status; empty if no bookies are observed."""
+    policy: str
+    """The placement policy by which ledgers are judged, and its settings."""
 
     @classmethod
     def absent(cls, settings: Settings) -> Self:
@@ -74,6 +77,7 @@ class PlacementFields(StatusFields):
             held="",
             unbound="",
             bookies={},
+            policy=policy_text(policy),
         )
 
     def signs(self) -> Signs:
@@ -122,6 +126,7 @@ class PlacementFields(StatusFields):
         yield "Ledgers", ", ".join(f"{count:,} {verdict}" for verdict, count in self.counts.items()) + late
         present = [f"{len(bookies[name]):,} {name}" for name in STATUSES if bookies.get(name)]
         yield "Bookies", ", ".join(present) or ("none" if bookies else "not observed yet")
+        yield "Policy", self.policy
         yield "Auditor", self.unbound or "Trueup holds the vote: hold and approve bind BookKeeper"
         yield "Marks", f"{marks.outstanding:,} outstanding of {marks.cap:,} at most, {marks.ours:,} ours"
 

@@ -58,7 +58,8 @@ class Engine(Protocol):
         ledgers: ledger, verdict, rule, state, ensemble, quorum, fragments, copies, racks, since_ms, marked, held; with
         all "true" also ledgers whose verdict is true; with bookie those that have it in any ensemble, with namespace
         those whose owner is in it.
-        bookies: bookie, rack, status (writable, readonly, pending, lost), since_ms, ledgers (None: not counted).
+        bookies: bookie, rack, groups, status (writable, readonly, pending, lost), since_ms, ledgers (None: not
+        counted).
         marks: ledger, ours (bool; None: it may not be read), locked_by, ctime_ms, replicas, verdict, stage.
         unreferenced: ledgers without a reference, the oldest first, with namespace those whose owner is in it: ledger,
         owner, cursor, component, rule, reason, verdict, state, bytes, since_ms, ctime_ms, version, stage (of its
@@ -75,8 +76,9 @@ class Engine(Protocol):
         """The details of one resource of a stream. Raises `Refused` if it does not exist.
 
         ledger, read at the call: ledger, state, ensemble, quorum, ack_quorum, version, mzxid, ctime_ms, last_entry,
-        length, fragments [first_entry, last_entry, bookies [bookie, rack, status, counts], verdict, rule, copies,
-        racks, failing_windows, repair], verdict, rule, reason, held (bool), changes (texts), since_ms, mark (or None),
+        length, fragments [first_entry, last_entry, bookies [bookie, rack, groups, status, counts], verdict, rule,
+        copies, racks, failing_windows, broken (texts), repair], verdict, rule, reason, held (bool), isolation (None, or
+        primary, secondary, outside, source), changes (texts), since_ms, mark (or None),
         stage, history [at_ms, event, detail], owned (None: no deletion stream) {component, owner, cursor, rule, reason,
         since_ms, nodes [path, status, version, points, ledgers, highest, error], deletion (a row of deletions, or
         None), objects (texts)}, damages (reported replicas) [ledger, bookie, first, last, found (missing or digest),

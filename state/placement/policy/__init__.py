@@ -17,9 +17,12 @@ Read in this order:
 3. ``replacement``: the ensembles that a worker can form. It follows every outcome of the random choices of
    ``ring_walk``, which is the walk of BP-54 around one ring.
 4. ``fencing``: what a bookie remembers of ledgers that it held before.
-5. ``adherence``: the three answers about a ring, and what the windows of a ring have in common.
-6. ``zones``: the answer of BookKeeper about zones and upgrade domains.
-7. ``regions``: what BookKeeper guarantees of new ensembles under regions, since its own answer is a constant.
+5. ``groups``: the bookies in which Pulsar's class places a ledger of an isolation group. ``declared``: the policy of
+   the settings.
+6. ``adherence``: the three answers about a ring, and what the windows of a ring have in common.
+7. ``zones``: the answer of BookKeeper about zones and upgrade domains.
+8. ``regions``: what BookKeeper guarantees of new ensembles under regions, since its own answer is a constant.
+   ``places``: zones and regions of the bookies of a topology, for ``fragments``.
 
 Two properties must stay: a verdict depends on the ring and the topology only, and an attempt is called certain only if
 every outcome succeeds. `fencing.FormerMembers` is stored in the buckets of the view; see the package above.

@@ -15,7 +15,9 @@ import numpy as np
 from trueup.state.bookkeeper.ledgers import MANY, Column
 from trueup.state.bookkeeper.observations import LedgerState
 from trueup.state.bookkeeper.topology import UNKNOWN_RACK, Topology
+from trueup.state.placement.policy.adherence import Adherence
 from trueup.state.placement.policy.bookie_classes import BookieClass, classes_of
+from trueup.state.placement.policy.places import places_of
 from trueup.state.placement.policy.replacement import LARGEST, Rack, RepairReach, colourable, reach, reachable, refill
 from trueup.state.placement.rules import RULES
 
@@ -44,7 +46,15 @@ DEPTH = _code("odd-rack-depth")
 UNREADABLE = _code("unreadable")
 UNKNOWN_BOOKIE = _code("unknown-bookie")
 UNPLACED = _code("unknown-rack")
+OUTSIDE_GROUP = _code("outside-isolation-group")
+LEAVES_GROUP = _code("leaves-isolation-group")
+UNKNOWN_GROUP = _code("unknown-isolation-group")
+SOFTLY = _code("adheres-softly")
+_FAILING = {"rack": RACKS, "isolation": RACKS, "region": _code("too-few-regions"), "zone": _code("too-few-zones")}
+"""The rule of closed fragments with live members that do not adhere, by policy."""
 
+BY_RACKS = ("rack", "isolation")
+"""Policies that count racks."""
 _TABLE = 1 << 22  # patterns are grouped by a table up to this size, above it by sorting
 
 
@@ -78,6 +88,7 @@ class FragmentFacts:
     present: Column  # the same without pending members
     racks: Column  # fewest racks in any window, for the rack depth that gives the fewest: int32[n]
     fails: Column  # does not adhere for each rack depth of writable bookies: bool[n]
+    soft: Column  # adheres, but not to what the policy desires: bool[n]
     kinds: Column  # `BookieClass` of each member: uint8[n, E]
     names: Column  # rack of each member: int32[n, E], codes into `BookieClasses.racks`
 
@@ -87,6 +98,9 @@ class FragmentJudge:
 
     def __init__(self, topology: Topology) -> None:
         self.topology, self.bookie_classes = topology, classes_of(topology)
+        self._by_racks = topology.policy.kind in BY_RACKS
+        self._enforces = topology.enforce_min_racks and self._by_racks
+        self.places = places_of(topology)
         self._memo: dict[tuple[object, ...], int] = {}
 
     def classes(self, names: tuple[str, ...]) -> Column:
@@ -94,36 +108,40 @@ class FragmentJudge:
         return self.bookie_classes.classes(names).astype(np.min_scalar_type(len(self.bookie_classes.kind)))
 
     def judge(
-        self, members: Column, stages: Column, quorum: int, refusing: Mapping[Rack, int] | None = None
+        self, members: Column, stages: Column, quorum: int, acks: int, refusing: Mapping[Rack, int] | None = None
     ) -> tuple[Column, Column, Column]:
         """(rule uint8, copies uint16, racks uint16) of each fragment.
 
-        ``members``: classes in ring order, [n, E]; ``stages``: the result of `stages`, [n]; ``refusing``: the number of
-        writable bookies of each rack that may refuse the ledger. Fragments without entries have 65535 copies.
+        ``members``: classes in ring order, [n, E]; ``stages``: the result of `stages`, [n]; ``quorum``, ``acks``: Qw
+        and Qa; ``refusing``: the number of writable bookies of each rack that may refuse the ledger. Fragments without
+        entries have 65535 copies.
         """
         sample, which = patterns(members, stages, len(self.bookie_classes.kind))
-        facts, stage = self.facts(members[sample], quorum, stages[sample]), plain(stages[sample])
+        facts, stage = self.facts(members[sample], quorum, stages[sample], acks), plain(stages[sample])
         rule = self._rules(facts, stage, quorum, refusing or {})
         copies = np.where(stage == FragmentStage.EMPTY, 0xFFFF, facts.copies)
         return rule.astype(np.uint8)[which], copies.astype(np.uint16)[which], facts.racks.astype(np.uint16)[which]
 
-    def facts(self, members: Column, quorum: int, stages: Column | None = None) -> FragmentFacts:
-        """Properties of these rings; ``members`` and ``stages`` as in `judge`."""
+    def facts(self, members: Column, quorum: int, stages: Column | None = None, acks: int = 0) -> FragmentFacts:
+        """Properties of these rings; arguments as in `judge`."""
         kinds, racks = self.bookie_classes.kind[members], self.bookie_classes.rack[members]
         counted, alive = KNOWN[kinds], ~DEAD[kinds]
         spread, fails = self._adherence(racks, counted, quorum)
-        for depth in self.bookie_classes.others:
+        for depth in self.bookie_classes.others if self._by_racks else ():
             least, worse = self._adherence(racks, LIVELY[kinds] & (self.bookie_classes.depths[racks] == depth), quorum)
             spread, fails = np.minimum(spread, least), fails | worse
-        return FragmentFacts(
-            fewest(alive, quorum, stages), fewest(alive & ~ABSENT[kinds], quorum, stages), spread, fails, kinds, racks
-        )
+        soft = np.zeros(len(fails), bool)
+        if self.places is not None:
+            answer = self.places.adherence(racks, counted, quorum, acks)
+            fails, soft = answer == Adherence.FAIL, answer == Adherence.SOFT
+        copies, present = (fewest(live, quorum, stages) for live in (alive, alive & ~ABSENT[kinds]))
+        return FragmentFacts(copies, present, spread, fails, soft, kinds, racks)
 
     def _adherence(self, racks: Column, counted: Column, quorum: int) -> tuple[Column, Column]:
         """Fewest racks in any window, and whether the ring fails, if BookKeeper counts just the ``counted`` members."""
         spread = fewest_racks(racks, counted, quorum)
         fails = spread < min(quorum, self.topology.min_racks)
-        if self.topology.enforce_min_racks:
+        if self._enforces:
             fails |= (counted & (racks == self.bookie_classes.default)).any(axis=1)
         return spread, fails
 
@@ -139,11 +157,12 @@ class FragmentJudge:
             (lost & (stage == FragmentStage.OPEN_TAIL), WRITER),
             (lost & ~empty & (facts.present == 0), PENDING),
             (lost, LOST),
-            (unplaced & (facts.fails | self.topology.enforce_min_racks), UNPLACED),
+            (unplaced & (facts.fails | self._enforces), UNPLACED),
             (facts.fails & ~closed, OPEN_RACKS),
             (facts.fails & absent, PENDING),
-            (facts.fails, RACKS),
+            (facts.fails, _FAILING[self.topology.policy.kind]),
             (~closed, OPEN),
+            (facts.soft, SOFTLY),
         ]
         conditions, codes = zip(*first_that_holds, strict=True)
         rule: Column = np.select(conditions, codes, ADHERES)
@@ -214,9 +233,9 @@ class FragmentJudge:
         away = np.flatnonzero(DEAD[kinds] | ABSENT[kinds]).tolist()
         members, spares, _ = self.ring(facts, at, more)
         left = self.bookie_classes.unplaced - int(np.count_nonzero(kinds == BookieClass.UNPLACED))
-        if unplaced and left and not self.topology.enforce_min_racks:
+        if unplaced and left and not self._enforces:
             spares[UNKNOWN_RACK] = spares.get(UNKNOWN_RACK, 0) + left
-        return refill(members, away, spares, self.topology.enforce_min_racks, refusing=refusing)
+        return refill(members, away, spares, self._enforces, refusing=refusing)
 
     def reachable(self, facts: FragmentFacts, at: int, quorum: int, refusing: Mapping[Rack, int]) -> bool:
         """Whether BookKeeper's algorithm can make this ring adhere."""
@@ -275,7 +294,7 @@ class FragmentJudge:
         """Those of ``bookies`` that a repair could select, each with its rack, ordered by name."""
         classes = self.bookie_classes
         at = [(bookie, classes.of.get(bookie, -1)) for bookie in sorted(bookies)]
-        kinds = [BookieClass.WRITABLE, *([] if self.topology.enforce_min_racks else [BookieClass.UNPLACED])]
+        kinds = [BookieClass.WRITABLE, *([] if self._enforces else [BookieClass.UNPLACED])]
         return [(b, classes.racks[classes.rack[c]]) for b, c in at if c >= 0 and classes.kind[c] in kinds]
 
 

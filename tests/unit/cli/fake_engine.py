@@ -47,6 +47,7 @@ class FakeEngine:
             {
                 "bookie": f"127.0.0.{n}:3181",
                 "rack": "/rack1" if n <= 3 else "/rack2",
+                "groups": [],
                 "status": "writable",
                 "since_ms": NOW - 60 * MINUTE,
                 "ledgers": None,
@@ -150,6 +151,7 @@ class FakeEngine:
             "marks": {"outstanding": 31, "ours": 30, "cap": 200, "idle_ms": 0},
             "waiting": {"approval": 16},
             "without_copies": 1,
+            "policy": "rack: 2 racks per write quorum",
         }
         about = {"link": None, "broker": None, "who": "trueup"}
         self.done = [
@@ -254,7 +256,7 @@ class FakeEngine:
         if row is None:
             raise Refused(f"a ledger {ledger}", "no such znode", "look at `trueup get ledgers`")
         members = [
-            {**{n: b[n] for n in ("bookie", "rack", "status")}, "counts": b["status"] == "writable"}
+            {**{n: b[n] for n in ("bookie", "rack", "groups", "status")}, "counts": b["status"] == "writable"}
             for b in (self.members[0], self.members[4])
         ]
         return {
@@ -267,6 +269,7 @@ class FakeEngine:
             "error": "",
             "owned": deepcopy(self.owned),
             "claim": {"component": "data", "owner": "", "cursor": ""},
+            "isolation": None,
             "ctime_ms": NOW - 90 * MINUTE,
             "last_entry": 99,
             "length": 51200,

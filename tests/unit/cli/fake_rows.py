@@ -39,6 +39,7 @@ def healthy_status() -> dict[str, Any]:
         "problems": [],
         "waiting": {},
         "without_copies": 0,
+        "policy": "rack: 2 racks per write quorum",
         "streams": [
             {
                 "name": "placement",

@@ -434,7 +434,13 @@ def test_evidence_names_the_bookies_that_refuse():
 def test_evidence_shows_every_fragment_and_its_failing_windows():
     shown = evidence(row(1, ["a1", "b1"], ["a1", "a2"], quorum=2), 0, topology(readonly=["a2"]))
     assert [len(one["failing_windows"]) for one in shown["fragments"]] == [0, 2]
-    assert shown["fragments"][1]["bookies"][1] == {"bookie": "a2", "rack": "/a", "status": "read-only", "counts": False}
+    assert shown["fragments"][1]["bookies"][1] == {
+        "bookie": "a2",
+        "rack": "/a",
+        "status": "read-only",
+        "counts": False,
+        "groups": [],
+    }
 
 
 def test_evidence_of_what_was_not_judged_has_the_same_form():

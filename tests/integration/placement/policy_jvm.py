@@ -1,4 +1,4 @@
-"""Placement policies of BookKeeper 4.17.3 in a JVM."""
+"""Placement policies of BookKeeper and Pulsar in a JVM."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -11,9 +11,9 @@ from trueup.connectors.embedded.java import java
 
 
 @contextmanager
-def policy_gateway() -> Iterator[JavaGateway]:
-    """A JVM with the classes of BookKeeper, which can call back."""
-    classpath = ":".join(map(str, jars("bookkeeper-4.17.3")))
+def policy_gateway(jar_set: str = "bookkeeper-4.17.3") -> Iterator[JavaGateway]:
+    """A JVM with the classes of a server, which can call back."""
+    classpath = ":".join(map(str, jars(jar_set)))
     port, process = launch_gateway(
         jarpath=find_jar_path(),
         classpath=classpath,

@@ -32,8 +32,8 @@ COLUMNS = [
 ]
 
 
-@click.command("what-if", short_help="Show what the loss of a rack or a bookie would do.")
-@click.argument("kind", type=click.Choice(["rack", "bookie"]))
+@click.command("what-if", short_help="Show what the loss of racks or bookies would do.")
+@click.argument("kind", type=click.Choice(["rack", "bookie", "region", "zone", "group"]))
 @click.argument("names", nargs=-1)
 @options.configuration
 @options.listing
@@ -41,10 +41,11 @@ COLUMNS = [
 def what_if(
     api: ApiTarget, kind: str, names: tuple[str, ...], path: Path | None, pairs: tuple[str, ...], output: str
 ) -> int:
-    """Show what would happen to ledgers if a rack or a bookie died now.
+    """Show what would happen to ledgers if a rack, a bookie, a region, a zone or an isolation group died now.
 
-    Without NAMES, one row for each rack or bookie; with several names, one row for the loss of all of them at once. A
-    rack contains the racks below it. Bookies that are not registered now count as lost in every row; the row "now"
+    Without NAMES, one row for each; with several names, one row for the loss of all of them at once. A rack contains
+    the racks below it. Regions and zones are the first part of a location of two, such as /zone/upgradeDomain; groups
+    are those of Pulsar's /bookies. Bookies that are not registered now count as lost in every row; the row "now"
     shows them alone.
 
     The running application reads the metadata of all ledgers for at most 5% of the time, and answers with its newest
@@ -70,7 +71,7 @@ def what_if(
     """
     client = Api(api)
     losses = _read(kind, names, path, pairs) if path or pairs else _asked(client, kind, names)
-    out.formatted(output, losses, losses["rows"], COLUMNS, "No bookies.")
+    out.formatted(output, losses, losses["rows"], COLUMNS, f"No bookie has a {kind}.")
     if output in ("table", "wide"):
         for line in _notes(losses["rows"], losses["unread"]):
             click.echo(line)

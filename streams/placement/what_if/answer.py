@@ -7,13 +7,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from trueup.connectors.bookkeeper.metadata import bulk, queries
+from trueup.connectors.bookkeeper.metadata.racks import RackMap
 from trueup.connectors.zookeeper.session import client_of
 from trueup.state.common.errors import Refused
+from trueup.state.placement.policy.regions import region_place
+from trueup.state.placement.policy.zones import zone_place
 from trueup.state.placement.what_if import FailureEffect, WhatIf
 from trueup.state.settings.settings import Settings
-from trueup.streams.bookkeeper.checks import OPEN_S, OpenCluster, locations
+from trueup.streams.bookkeeper.checks import OPEN_S, OpenCluster, loaded_racks, locations
 
-RACK, BOOKIE = "rack", "bookie"
+RACK, BOOKIE, REGION, ZONE, GROUP = "rack", "bookie", "region", "zone", "group"
+KINDS = (RACK, BOOKIE, REGION, ZONE, GROUP)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +42,11 @@ def answer(settings: Settings, kind: str, names: Sequence[str], read: Callable[[
     try:
         paths = queries.paths_of(client, settings.cluster.ledgers_root)
         registered = queries.registered(client, paths)
-        places = locations(OpenCluster(settings, client, paths), registered)
+        racks = loaded_racks(OpenCluster(settings, client, paths))
+        places = locations(racks, registered)
+        parts = {bookie: _parts(kind, bookie, place, racks) for bookie, place in places.items()}
         writable = {*registered.writable}
-        what = WhatIf(chosen(kind, names, places), {*places}, writable | {*registered.readonly}, writable)
+        what = WhatIf(chosen(kind, names, parts), {*places}, writable | {*registered.readonly}, writable)
         unread = 0
         for batch in queries.snapshot(client, paths, 0):
             _fold(what, batch)
@@ -51,11 +57,21 @@ def answer(settings: Settings, kind: str, names: Sequence[str], read: Callable[[
     return WhatIfAnswer(what.losses, what.ledgers, sorted(what.missing), len(writable), unread)
 
 
-def chosen(kind: str, names: Sequence[str], places: Mapping[str, str]) -> dict[str, Set[str]]:
-    """Bookies of each failure, by its name. A rack contains those below it. Raises `Refused`."""
+def _parts(kind: str, bookie: str, rack: str, racks: RackMap) -> Sequence[str]:
+    """What fails with this bookie, of this kind."""
+    if kind in (REGION, ZONE):
+        place = region_place(rack) if kind == REGION else zone_place(rack)
+        return [place[0]] if place else []
+    return [rack] if kind == RACK else (racks.groups(bookie) or ()) if kind == GROUP else [bookie]
+
+
+def chosen(kind: str, names: Sequence[str], parts: Mapping[str, Sequence[str]]) -> dict[str, Set[str]]:
+    """Bookies of each failure, by its name. ``parts``: racks, regions or the like of each bookie. A rack contains those
+    below it. Raises `Refused`."""
     groups = defaultdict[str, set[str]](set)
-    for bookie, rack in places.items():
-        groups[rack if kind == RACK else bookie].add(bookie)
+    for bookie, own in parts.items():
+        for part in own:
+            groups[part].add(bookie)
     if not names:
         return {name: groups[name] for name in sorted(groups)}
     together = set[str]()
@@ -65,7 +81,9 @@ def chosen(kind: str, names: Sequence[str], places: Mapping[str, str]) -> dict[s
         }
         if not bookies:
             raise Refused(
-                f"a {kind} {name}", f"{kind}s {', '.join(sorted(groups)[:10])}", f"name a {kind} of the cluster"
+                f"a {kind} {name}",
+                f"{kind}s {', '.join(sorted(groups)[:10]) or 'none'}",
+                f"name a {kind} of the cluster",
             )
         together |= bookies
     return {" ".join(names): together}

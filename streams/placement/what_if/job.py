@@ -11,10 +11,9 @@ from dataclasses import asdict, dataclass
 from trueup.state.common.errors import Refused, TrueupError
 from trueup.state.placement.what_if import NOW
 from trueup.state.settings.settings import Settings
-from trueup.streams.placement.what_if.answer import BOOKIE, RACK, WhatIfAnswer, answer
+from trueup.streams.placement.what_if.answer import BOOKIE, KINDS, WhatIfAnswer, answer
 from trueup.streams.rows import Row
 
-KINDS = (RACK, BOOKIE)
 LEAST_MS, SHARE = 60_000, 0.05
 LOOK_S = 0.2
 
@@ -46,7 +45,7 @@ class _Computation:
 
 
 class WhatIfJob:
-    """The results of both kinds. ``read``: the function that computes a result, by default `what_if.answer`."""
+    """The results of all kinds. ``read``: the function that computes a result, by default `what_if.answer`."""
 
     def __init__(
         self, settings: Settings, clock: Callable[[], int], read: Callable[..., WhatIfAnswer] = answer

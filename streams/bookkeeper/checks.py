@@ -9,7 +9,7 @@ from trueup.connectors.bookkeeper.bookie.security import bookie_tls
 from trueup.connectors.bookkeeper.metadata import mark_codec, queries
 from trueup.connectors.bookkeeper.metadata.addresses import Addresses
 from trueup.connectors.bookkeeper.metadata.layout import BookKeeperPaths
-from trueup.connectors.bookkeeper.metadata.racks import racks_of
+from trueup.connectors.bookkeeper.metadata.racks import RackMap, racks_of
 from trueup.connectors.pulsar.layout import PulsarPaths as Owners
 from trueup.connectors.zookeeper.client import CommittedNode, ZooKeeperClient, deletion
 from trueup.connectors.zookeeper.errors import FORBIDDEN, TooOld, unread
@@ -19,6 +19,8 @@ from trueup.state.common.errors import Retry
 from trueup.state.common.tls import uses_tls
 from trueup.state.deletion.settings import OPERATOR, DeletionSettings
 from trueup.state.placement.policy.bookie_classes import depth
+from trueup.state.placement.policy.regions import region_place
+from trueup.state.placement.policy.zones import zone_place
 from trueup.state.placement.settings import PlacementSettings
 from trueup.state.settings.settings import ClusterSettings, Settings
 from trueup.streams.bookkeeper import bookie_checks, worker_checks
@@ -79,7 +81,7 @@ def _bookies(seen: OpenCluster) -> Iterator[Check]:
     if registered.hidden:
         yield hidden(registered)
     yield from tried(bookie_checks.NAME, lambda: _connections(seen, registered))
-    places = locations(seen, registered)
+    places = locations(loaded_racks(seen), registered)
     yield racks(seen, places)
     if not seen.settings.cluster.autorecovery:
         yield worker_checks.none_named()
@@ -190,23 +192,37 @@ def hidden(registered: queries.Registered) -> Check:
     return warn("registrations", error.found, f"{error.todo}; the hosts and racks of these bookies are not known")
 
 
-def locations(seen: OpenCluster, registered: queries.Registered) -> dict[str, str]:
-    """Rack of every bookie according to these settings; the default rack if none is known."""
+def loaded_racks(seen: OpenCluster) -> RackMap:
+    """The rack map of these settings, with its current content."""
     from trueup.streams.bookkeeper.cluster import rack_map
 
     mapping = rack_map(seen.settings.racks)
     if mapping.znode:
         there = seen.client.look(mapping.znode)
         mapping.load(there[0] if there else None)
+    return mapping
+
+
+def locations(mapping: RackMap, registered: queries.Registered) -> dict[str, str]:
+    """Rack of every bookie according to this rack map; the default rack if none is known."""
     bookies = sorted(registered.cookies | set(registered.writable) | set(registered.readonly))
     places = racks_of(mapping, bookies, registered.hosts, registered.hidden)
     return {bookie: rack or DEFAULT_RACK for bookie, rack in places.items()}
 
 
+PLACES = {"region": ("/region/rack", region_place), "zone": ("/zone/upgradeDomain", zone_place)}
+"""The form of locations under each policy that needs one, and what reads it."""
+
+
 def racks(seen: OpenCluster, places: dict[str, str]) -> Check:
     """All bookies have racks, and there are enough racks."""
-    by_rack, need = Counter(places.values()), seen.settings.section(PlacementSettings).min_racks
-    shown = ", ".join(f"{rack} {count}" for rack, count in sorted(by_rack.items()))
+    by_rack, placement = Counter(places.values()), seen.settings.section(PlacementSettings)
+    need, shown = placement.min_racks, ", ".join(f"{rack} {count}" for rack, count in sorted(by_rack.items()))
+    if placement.policy in PLACES:
+        form, place = PLACES[placement.policy]
+        without = [bookie for bookie, rack in sorted(places.items()) if place(rack) is None]
+        todo = f"give each bookie a location {form}, because placement.policy is {placement.policy}"
+        return fail("racks", f"none of {form}: {', '.join(without[:3])}", todo) if without else ok("racks", shown)
     if len(by_rack) < need:
         todo = f"correct racks.*: placement.min_racks is {need}, and no ledger can adhere"
         return fail("racks", f"{many(len(by_rack), 'rack')}: {shown}", todo)

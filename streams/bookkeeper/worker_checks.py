@@ -22,7 +22,15 @@ from trueup.streams.runtime.checks import Check, fail, ok, warn
 REPAIRS = "repairedPlacementPolicyNotAdheringBookieEnabled"
 MIN_RACKS, ENFORCE = "minNumRacksPerWriteQuorum", "enforceMinNumRacksPerWriteQuorum"
 SCRIPT, RESOLVER, POLICY = "networkTopologyScriptFileName", "reppDnsResolverClass", "ensemblePlacementPolicy"
+GROUPS = "isolationBookieGroups"
 BY_SCRIPT = "ScriptBasedMapping"
+CLASSES = {
+    "rack": ("RackawareEnsemblePlacementPolicy",),
+    "region": ("RegionAwareEnsemblePlacementPolicy",),
+    "zone": ("ZoneawareEnsemblePlacementPolicy",),
+    "isolation": ("RackawareEnsemblePlacementPolicy", "IsolatedBookieEnsemblePlacementPolicy"),
+}
+"""The classes that workers may use under each placement.policy."""
 TIMEOUT = Timeout(connect=2.0, read=5.0)
 Conf = Mapping[str, str]
 
@@ -47,7 +55,7 @@ def worker(settings: Settings, address: str, places: Mapping[str, str], hosts: M
     if wrong:
         yield fail(name, "; ".join(wrong), "change its configuration or Trueup's, and restart it")
     else:
-        yield ok(name, "repairs placement with the same minimum of racks")
+        yield ok(name, _does(settings.section(PlacementSettings)))
     yield _racks(f"racks of {short(address)}", settings, conf, places, hosts)
 
 
@@ -73,25 +81,47 @@ def _configuration(address: str) -> Conf | str:
 def _settings(settings: Settings, conf: Conf) -> Iterator[str]:
     """Differences from the required configuration. Defaults are those of BookKeeper's ServerConfiguration."""
     ours = settings.section(PlacementSettings)
-    expected = {
-        REPAIRS: ("false", "true"),
-        MIN_RACKS: ("2", str(ours.min_racks)),
-        ENFORCE: ("false", str(ours.enforce_min_racks).lower()),
-    }
-    for key, (default, wanted) in expected.items():
-        value = str(conf.get(key, default)).lower()
-        if value != wanted:
-            yield f"{key} is {value}, expected {wanted}"
-    policy = str(conf.get(POLICY, "RackawareEnsemblePlacementPolicy")).rpartition(".")[2]
-    if policy != "RackawareEnsemblePlacementPolicy":
-        yield f"{POLICY} is {policy}; the daemon cannot repair its placement"
+    for key, (default, expected) in _expected(ours).items():
+        value = str(conf.get(key, default))
+        if value.lower() != expected.lower():
+            yield f"{key} is {value or 'empty'}, expected {expected or 'none'}"
+    policy = str(conf.get(POLICY, CLASSES["rack"][0])).rpartition(".")[2]
+    if policy not in CLASSES[ours.policy]:
+        classes = " or ".join(CLASSES[ours.policy])
+        yield f"{POLICY} is {policy}, expected {classes} because placement.policy is {ours.policy}"
+    isolates = policy == CLASSES["isolation"][1] and conf.get(GROUPS) is not None
+    if ours.policy == "isolation" and ours.workers_isolate and not isolates:
+        yield f"placement.workers_isolate is true, and the daemon does not use {CLASSES['isolation'][1]} with {GROUPS}"
+
+
+def _does(ours: PlacementSettings) -> str:
+    if ours.policy in ("region", "zone"):
+        return f"replaces lost bookies under the policy {ours.policy}; workers do not repair its placement"
+    within = " within its groups" if ours.workers_isolate else ""
+    groups = f"; replaces lost bookies{within or ' of any group'}" if ours.policy == "isolation" else ""
+    return f"repairs placement with the same minimum of racks{groups}"
+
+
+def _expected(ours: PlacementSettings) -> dict[str, tuple[str, str]]:
+    """Keys of the daemon with BookKeeper's default and the value that the declared policy requires."""
+    if ours.policy == "region":
+        regions = {"reppRegionsToWrite": ("", ";".join(ours.regions))}
+        return {**regions, "reppMinimumRegionsForDurability": ("2", str(ours.min_regions))}
+    if ours.policy == "zone":
+        return {
+            REPAIRS: ("false", "false"),  # replaceToAdherePlacementPolicy of the class throws
+            "minNumZonesPerWriteQuorum": ("2", str(ours.min_zones)),
+            "desiredNumZonesPerWriteQuorum": ("3", str(ours.desired_zones)),
+        }
+    racks = {MIN_RACKS: ("2", str(ours.min_racks)), ENFORCE: ("false", str(ours.enforce_min_racks).lower())}
+    return {REPAIRS: ("false", "true"), **racks}
 
 
 def _racks(name: str, settings: Settings, conf: Conf, places: Mapping[str, str], hosts: Mapping[str, str]) -> Check:
     resolver = str(conf.get(RESOLVER, BY_SCRIPT)).rpartition(".")[2]
-    if settings.racks.source == "pulsar" or resolver != BY_SCRIPT:
-        return _pulsar(name, settings, resolver)
     script = str(conf.get(SCRIPT) or "")
+    if resolver != BY_SCRIPT or (settings.racks.source == "pulsar" and not script):
+        return _pulsar(name, settings, resolver)
     if (
         settings.racks.source == "script"
         and script

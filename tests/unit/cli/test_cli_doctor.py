@@ -42,6 +42,11 @@ def test_a_defect_is_a_failure_after_the_results_before_it_too(kind: type[Except
     assert (kind.__name__ in second.found, "endpoint_type" in second.found) == (True, True)
 
 
+PULSARS = "org.apache.pulsar.bookie.rackawareness.IsolatedBookieEnsemblePlacementPolicy"
+ZONES = "org.apache.bookkeeper.client.ZoneawareEnsemblePlacementPolicy"
+RACKS, REGIONS = "RackawareEnsemblePlacementPolicy", "org.RegionAwareEnsemblePlacementPolicy"
+
+
 @pytest.mark.parametrize(
     ("conf", "wrong"),
     [
@@ -54,16 +59,37 @@ def test_a_defect_is_a_failure_after_the_results_before_it_too(kind: type[Except
             ["enforceMinNumRacksPerWriteQuorum is true, expected false"],
         ),
         (
-            {
-                workers.REPAIRS: "true",
-                workers.POLICY: "org.apache.bookkeeper.client.RegionAwareEnsemblePlacementPolicy",
-            },
-            ["ensemblePlacementPolicy is RegionAwareEnsemblePlacementPolicy; the daemon cannot repair its placement"],
+            {workers.REPAIRS: "true", workers.POLICY: f"org.apache.bookkeeper.client.{REGIONS}"},
+            [f"{workers.POLICY} is {REGIONS[4:]}, expected {RACKS} because placement.policy is rack"],
         ),
     ],
 )
 def test_settings_of_a_worker(conf: dict[str, Any], wrong: list[str]) -> None:
     assert list(workers._settings(made(), conf)) == wrong
+
+
+@pytest.mark.parametrize(
+    ("placement", "conf", "wrong"),
+    [
+        ({"policy": "isolation"}, {workers.REPAIRS: "true", workers.POLICY: PULSARS}, 0),
+        ({"policy": "isolation"}, {workers.REPAIRS: "true"}, 0),
+        ({"policy": "isolation", "workers_isolate": True}, {workers.REPAIRS: "true"}, 1),
+        (
+            {"policy": "isolation", "workers_isolate": True},
+            {workers.REPAIRS: "true", workers.POLICY: PULSARS, workers.GROUPS: ""},
+            0,
+        ),
+        ({"policy": "zone"}, {workers.POLICY: ZONES}, 0),
+        ({"policy": "zone"}, {workers.POLICY: ZONES, workers.REPAIRS: "true"}, 1),
+        ({"policy": "zone", "min_zones": 3}, {workers.POLICY: ZONES}, 1),
+        ({"policy": "region", "regions": ["a", "b"]}, {workers.POLICY: REGIONS, "reppRegionsToWrite": "a;b"}, 0),
+        ({"policy": "region", "regions": ["a", "b"]}, {workers.POLICY: REGIONS}, 1),
+        ({"policy": "region"}, {}, 1),
+    ],
+)
+def test_settings_of_a_worker_under_another_policy(placement: dict[str, Any], conf: dict[str, Any], wrong: int) -> None:
+    settings = made(placement=placement, racks={"source": "pulsar"})
+    assert len(list(workers._settings(settings, conf))) == wrong
 
 
 @pytest.mark.parametrize(

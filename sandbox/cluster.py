@@ -11,6 +11,8 @@ from trueup.connectors.embedded.kafka import SET as KAFKA_SET
 from trueup.connectors.embedded.kafka import Kafka
 from trueup.connectors.embedded.processes import Port, wait_until
 from trueup.connectors.embedded.server import SMALL_JVM, LocalServer, write_whole
+from trueup.connectors.zookeeper.client import ZooKeeperClient
+from trueup.sandbox.policies import SandboxPolicy
 from trueup.sandbox.servers.bookkeeper import (
     AutoRecovery,
     BookieServer,
@@ -46,6 +48,7 @@ class SandboxCluster(Closing):
     the second rack.
     Several clusters can run at the same time on different roots; a root used before starts with its data, on the same
     ports. ``settings`` override those of every bookie and daemon; ``flags`` are JVM flags, also for ZooKeeper if given.
+    ``policy``: the placement policy, with its locations in place of ``racks``.
     """
 
     product = "bookkeeper"
@@ -61,8 +64,10 @@ class SandboxCluster(Closing):
         settings: Mapping[str, object] | None = None,
         flags: Sequence[str] = SMALL_JVM,
         rocketmq: bool = False,
+        policy: SandboxPolicy | None = None,
     ) -> None:
-        self.root = root.absolute()
+        self.root, self.policy = root.absolute(), policy or SandboxPolicy()
+        racks = policy.racks if policy else racks
         self.racks = dict(racks)
         self._rack_of = dict(enumerate((rack for rack, count in racks.items() for _ in range(count)), start=1))
         self._ports = _Ports(self.root / "ports.json")
@@ -71,11 +76,19 @@ class SandboxCluster(Closing):
         self.zookeeper = ZooKeeper(self.root / "zookeeper", self._jar_set, self._ports.take("zookeeper"), big)
         script = rack_script(self.root / "racks.sh", {f"127.0.0.{n}": rack for n, rack in self._rack_of.items()})
         self._site = BookKeeperSite(
-            self.root, self._jar_set, self.zookeeper.address, script, tuple(flags), dict(settings or {})
+            self.root,
+            self._jar_set,
+            self.zookeeper.address,
+            script,
+            tuple(flags),
+            dict(settings or {}),
+            self.policy.settings,
         )
         self.bookies = {n: self._bookie(n) for n in self._rack_of}
         self.autorecoveries = [
-            AutoRecovery(self._site, k, self._ports.take(f"autorecovery{k}"), worker_repairs)
+            AutoRecovery(
+                self._site, k, self._ports.take(f"autorecovery{k}"), worker_repairs and self.policy.workers_repair
+            )
             for k in range(1, autorecovery + 1)
         ]
         self._kafka = Kafka(self.root / "kafka") if kafka else None
@@ -206,6 +219,17 @@ class SandboxCluster(Closing):
     def format(self) -> None:
         """Write the metadata of a new cluster to ZooKeeper. Raises `Stop` on failure."""
         metaformat(self._site)
+        if self.policy.groups:
+            self._list_groups()
+
+    def _list_groups(self) -> None:
+        """Write Pulsar's znode /bookies."""
+        places = {bookie.id: self.rack_of(number) for number, bookie in self.bookies.items()}
+        client = ZooKeeperClient(str(self.zookeeper.address)).open()
+        try:
+            client.make("/bookies", self.policy.mapping(places))
+        finally:
+            client.shut()
 
     def _named(self, name: str) -> list[LocalServer]:
         if name in self.servers:

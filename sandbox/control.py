@@ -30,7 +30,8 @@ class Remote:
     def request(self, do: str, name: str = "", **more: int) -> dict[str, Any]:
         """Send a request (status, start NAME, kill NAME, stop NAME, write or down). Returns the state afterwards.
 
-        ``write`` takes the numbers ledgers, entries, ensemble and quorum, and returns the ids in ``written``.
+        ``write`` takes the numbers ledgers, entries, ensemble and quorum, and an isolation group as NAME or "". It
+        returns the ids in ``written``.
 
         Raises `Stop` if no sandbox runs there or it refuses, `Unknown` if it ends before it responds.
         """
@@ -130,7 +131,7 @@ def _kill(cluster: SandboxCluster, name: str) -> None:
 
 def _write(cluster: SandboxCluster, request: dict[str, Any]) -> dict[str, Any]:
     count, entries, ensemble, quorum = (int(request[key]) for key in ("ledgers", "entries", "ensemble", "quorum"))
-    writer = LedgerWriter(cluster)
+    writer = LedgerWriter(cluster, group=str(request.get("name", "")))
     try:
         written = [writer.write(ensemble, quorum, quorum, entries) for _ in range(count)]
     finally:

@@ -4,6 +4,7 @@ The content of an entry is a function of its ledger and entry id, so that a read
 """
 
 import hashlib
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -15,8 +16,9 @@ from py4j.protocol import Py4JJavaError
 
 from trueup.sandbox.cluster import SandboxCluster
 from trueup.sandbox.gateway import Gateway
+from trueup.sandbox.policies import ISOLATED, PULSAR
 from trueup.state.common.counts import many
-from trueup.state.common.errors import Unknown
+from trueup.state.common.errors import Stop, Unknown
 
 PASSWORD = b"sandbox"
 CHUNK = 200
@@ -73,10 +75,15 @@ class LedgerWriter:
         name: str = "writer",
         digest: str = "CRC32C",
         settings: Mapping[str, str] = MappingProxyType({}),
+        group: str = "",
     ) -> None:
+        if group and group not in cluster.policy.groups:
+            groups = ", ".join(cluster.policy.groups) or "none"
+            raise Stop(f"one of the groups {groups}", group, "name a group of a sandbox with --policy isolation")
         self.open_handles: dict[int, LedgerHandle] = {}
         self._entry_size = entry_size
-        self._gateway = Gateway(name, cluster.root / name, cluster.jar_set)
+        self._cluster, self._group = cluster, group
+        self._gateway = Gateway(name, cluster.root / name, PULSAR if group else cluster.jar_set)
         try:
             self._client = self._connect(cluster, settings)
         except BaseException:
@@ -88,13 +95,27 @@ class LedgerWriter:
 
     def create(self, ensemble: int, write_quorum: int, ack_quorum: int) -> LedgerHandle:
         """Create a ledger. Raises `Unknown` on failure."""
-        java = _call(
-            "a new ledger",
-            lambda: self._client.createLedger(ensemble, write_quorum, ack_quorum, self._digest, PASSWORD),
-        )
+        java = self._created(ensemble, write_quorum, ack_quorum)
+        while self._group and not self._is_in_group(java):
+            # Pulsar's class reads the groups in another thread, and excludes no bookie before.
+            self.delete(java.getId())
+            java = self._created(ensemble, write_quorum, ack_quorum)
         handle = LedgerHandle(java.getId(), 0, java)
         self.open_handles[handle.ledger] = handle
         return handle
+
+    def _created(self, *sizes: int) -> Any:
+        custom = self._gateway.java.java.util.HashMap()
+        if self._group:
+            config = {"policyClass": ISOLATED, "properties": {"isolationBookieGroups": self._group}}
+            custom.put("EnsemblePlacementPolicyConfig", json.dumps(config).encode())
+        return _call("a new ledger", lambda: self._client.createLedger(*sizes, self._digest, PASSWORD, custom))
+
+    def _is_in_group(self, java: Any) -> bool:
+        text = str(java.getLedgerMetadata().getAllEnsembles().toString())
+        policy, cluster = self._cluster.policy, self._cluster
+        others = [n for n in cluster.bookies if policy.group_of(cluster.rack_of(n)) != self._group]
+        return not any(cluster.bookie_id(number) in text for number in others)
 
     def add(self, handle: LedgerHandle, count: int) -> None:
         """Append the next ``count`` entries and wait until all are acknowledged. Raises `Unknown` if one is not."""
@@ -160,9 +181,17 @@ class LedgerWriter:
         conf.setAddEntryTimeout(ADD_TIMEOUT_S)
         conf.setReadEntryTimeout(READ_TIMEOUT_S)
         conf.setAddEntryQuorumTimeout(QUORUM_TIMEOUT_S)
-        for key, value in settings.items():
+        for key, value in {**settings, **(cluster.policy.isolated(self._group) if self._group else {})}.items():
             conf.setProperty(key, value)
+        if self._group:
+            conf.setProperty("METADATA_STORE_INSTANCE", self._groups(cluster))
         return _call("a BookKeeper client", lambda: java.org.apache.bookkeeper.client.BookKeeper(conf))
+
+    def _groups(self, cluster: SandboxCluster) -> Any:
+        """A metadata store with Pulsar's znode /bookies, as brokers pass it to the client."""
+        metadata = self._gateway.java.org.apache.pulsar.metadata.api
+        config = metadata.MetadataStoreConfig.builder().build()
+        return metadata.MetadataStoreFactory.create(f"zk:{cluster.zookeeper.address}", config)
 
     def _open(self, ledger: int) -> Any:
         return self._client.openLedgerNoRecovery(ledger, self._digest, PASSWORD)

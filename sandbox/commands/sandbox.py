@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import yaml
 
+from trueup.sandbox.policies import POLICIES, SandboxPolicy
 from trueup.state.common.counts import many
 from trueup.state.common.errors import Retry, Stop
 from trueup.streams.terminal import options, out
@@ -66,14 +67,25 @@ def sandbox() -> None:
 @click.option(
     "--version", type=click.Choice(VERSIONS), default=VERSIONS[0], show_default=True, help="BookKeeper version."
 )
+@click.option(
+    "--policy",
+    type=click.Choice(POLICIES),
+    default=POLICIES[0],
+    show_default=True,
+    help="Placement policy; with another one than rack, the numbers of --racks are those of regions, zones or groups.",
+)
 @click.option("--kafka", is_flag=True, help="Also start a Kafka broker.")
 @click.option("--rocketmq", is_flag=True, help="Also start two RocketMQ clusters, hangzhou and shanghai.")
 @click.option("-d", "--detach", is_flag=True, help="Run the cluster in the background.")
-def up(root: Path, racks: str, autorecovery: int, version: str, kafka: bool, rocketmq: bool, detach: bool) -> None:
+def up(
+    root: Path, racks: str, autorecovery: int, version: str, policy: str, kafka: bool, rocketmq: bool, detach: bool
+) -> None:
     """Start the servers and keep them running until `trueup sandbox down` or Ctrl-C. The data remains in DIR, and the
     next `trueup sandbox up` uses it. The first run downloads the jars (about 110 MB).
 
-    With --rocketmq, the configuration declares both clusters and a link from hangzhou to shanghai in mode observe.
+    With --policy isolation, the bookies are in the groups group1, group2 and so on of Pulsar's znode /bookies, and
+    `trueup sandbox write --group` writes to one of them. With --rocketmq, the configuration declares both clusters and
+    a link from hangzhou to shanghai in mode observe.
 
     \b
     Example:  trueup sandbox up --racks 2,2,2 --detach
@@ -82,14 +94,14 @@ def up(root: Path, racks: str, autorecovery: int, version: str, kafka: bool, roc
     if _answers(root):
         raise Stop(f"none in {root}", "a running sandbox", "use it, or run `trueup sandbox down` first")
     if detach:
-        words = ["--racks", racks, "--autorecovery", str(autorecovery), "--version", version]
+        words = ["--racks", racks, "--autorecovery", str(autorecovery), "--version", version, "--policy", policy]
         _leave(root, [*words, *["--kafka"] * kafka, *["--rocketmq"] * rocketmq])
         return
     from trueup.sandbox.cluster import SandboxCluster
     from trueup.sandbox.control import serve
 
-    named = {f"/rack{number}": size for number, size in enumerate(sizes, start=1)}
-    with SandboxCluster(root, named, autorecovery, version, kafka, rocketmq=rocketmq) as cluster:
+    placed = SandboxPolicy(policy, sizes)
+    with SandboxCluster(root, placed.racks, autorecovery, version, kafka, rocketmq=rocketmq, policy=placed) as cluster:
         with out.progress("starting the sandbox") as better:
             cluster.up(lambda what, done, total: better(f"{what}: {done:,} of {total:,}"))
         _configure(root, cluster)
@@ -144,8 +156,10 @@ def _configure(root: Path, cluster: "SandboxCluster") -> None:
     zookeeper, daemons = cluster.zookeeper.address, cluster.autorecovery_urls
     settings = {
         "cluster": {"name": "sandbox", "zookeeper": zookeeper, "autorecovery": daemons},
-        "racks": {"source": "script", "script": str(cluster.rack_script)},
-        "placement": {"grace_s": 10},
+        "racks": {"source": "pulsar"}
+        if cluster.policy.groups
+        else {"source": "script", "script": str(cluster.rack_script)},
+        "placement": {"grace_s": 10, **cluster.policy.placement},
         "data_dir": str((root / "trueup").absolute()),
         **_rocketmq({name: rocketmq.address for name, rocketmq in cluster.rocketmq.items()}),
     }
@@ -223,9 +237,10 @@ def status(root: Path, output: str) -> None:
 @click.option("--entries", type=click.IntRange(0, 10_000), default=20, show_default=True, help="Entries per ledger.")
 @click.option("-e", "--ensemble", type=click.IntRange(1, 20), default=2, show_default=True, help="Ensemble size.")
 @click.option("-q", "--quorum", type=click.IntRange(1, 20), default=2, show_default=True, help="Write quorum.")
+@click.option("--group", default="", metavar="GROUP", help="Isolation group, of a sandbox with --policy isolation.")
 @options.output
-def write(root: Path, output: str, ledgers: int, entries: int, ensemble: int, quorum: int) -> None:
-    """Write and close ledgers with BookKeeper's own client.
+def write(root: Path, output: str, ledgers: int, entries: int, ensemble: int, quorum: int, group: str) -> None:
+    """Write and close ledgers with BookKeeper's own client, or with Pulsar's class if a group is named.
 
     \b
     Example:  trueup sandbox write --ledgers 20 --ensemble 3 --quorum 2
@@ -234,7 +249,7 @@ def write(root: Path, output: str, ledgers: int, entries: int, ensemble: int, qu
 
     numbers = {"ledgers": ledgers, "entries": entries, "ensemble": ensemble, "quorum": quorum}
     with out.progress("writing"):
-        written = Remote(root).request("write", "", **numbers)["written"]
+        written = Remote(root).request("write", group, **numbers)["written"]
     if output == "json":
         out.as_json({"written": written})
         return

@@ -27,6 +27,8 @@ class BookKeeperSite:
     rack_script: Path
     flags: Sequence[str] = SMALL_JVM
     settings: Mapping[str, object] = field(default_factory=dict)
+    policy: Mapping[str, object] = field(default_factory=dict)
+    """Settings of the placement policy."""
 
     def common(self) -> dict[str, object]:
         """Settings of every bookie, daemon, shell and client."""
@@ -34,7 +36,7 @@ class BookKeeperSite:
             "metadataServiceUri": f"zk+hierarchical://{self.zookeeper}/ledgers",
             "zkTimeout": SESSION_MS,
             "allowLoopback": "true",
-            "ensemblePlacementPolicy": "org.apache.bookkeeper.client.RackawareEnsemblePlacementPolicy",
+            **self.policy,
             "reppDnsResolverClass": "org.apache.bookkeeper.net.ScriptBasedMapping",
             "networkTopologyScriptFileName": self.rack_script,
             "minNumRacksPerWriteQuorum": 2,

@@ -2,7 +2,8 @@
 
 A set is a text file ``locks/<set>.lock`` with one line for each jar (size in bytes):
 ``sha256 size group:artifact:version[:classifier]``. jgo knows the public repository; ``TRUEUP_MAVEN`` sets a mirror
-instead. Lines that start with # describe the origin of the set; see `connectors.embedded.relock`.
+instead. Lines that start with # describe the origin of the set; see `connectors.embedded.relock`. `add_locks` adds sets
+that are not a part of the product.
 """
 
 import fcntl
@@ -16,6 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.resources import files
+from importlib.resources.abc import Traversable
 from pathlib import Path
 
 from jgo.maven import MavenContext, PythonResolver
@@ -25,6 +27,8 @@ from trueup.state.common.errors import BadBytes, Retry, Stop
 
 Progress = Callable[[int, int], None]
 PARALLEL = 8
+_added: list[Path] = []
+"""Folders of further locks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,16 +72,32 @@ def fetch(archives: Sequence[Jar], progress: Progress | None = None) -> list[Pat
 
 
 def sets() -> list[str]:
-    """Names of the sets."""
-    locks = files("trueup.connectors.embedded") / "locks"
-    return sorted(entry.name.removesuffix(".lock") for entry in locks.iterdir() if entry.name.endswith(".lock"))
+    """Names of the product's sets."""
+    return _named(_product())
+
+
+def add_locks(folder: Path) -> None:
+    """Also find the sets of a folder, in this process: those that only tests need."""
+    if folder not in _added:
+        _added.append(folder)
 
 
 def lock_text(name: str) -> str:
     """The lock of a set. Raises `Stop` if there is none."""
-    if name not in sets():
-        raise Stop(f"one of the jar sets {', '.join(sets())}", repr(name), "use one of these")
-    return (files("trueup.connectors.embedded") / "locks" / f"{name}.lock").read_text()
+    folders = [_product(), *_added]
+    for folder in folders:
+        if name in _named(folder):
+            return (folder / f"{name}.lock").read_text()
+    known = ", ".join(known for folder in folders for known in _named(folder))
+    raise Stop(f"one of the jar sets {known}", repr(name), "use one of these")
+
+
+def _product() -> Traversable:
+    return files("trueup.connectors.embedded") / "locks"
+
+
+def _named(folder: Traversable) -> list[str]:
+    return sorted(entry.name.removesuffix(".lock") for entry in folder.iterdir() if entry.name.endswith(".lock"))
 
 
 def parse(text: str, where: str) -> list[Jar]:

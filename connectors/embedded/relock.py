@@ -1,5 +1,5 @@
 """For maintainers: create the lock of a set again with Maven, as in ``python -m trueup.connectors.embedded.relock
-kafka-4.3.1``.
+kafka-4.3.1``. A file is named by its path, as in ``tests/versions/locks/kafka-2.8.2.lock``.
 
 The lines ``# root group:artifact:version`` of a lock name its roots: these jars and all their runtime
 dependencies. ``# only ...`` names a jar without its dependencies. ``# import ...`` names a pom whose versions
@@ -22,12 +22,14 @@ _IMPORT = "<type>pom</type><scope>import</scope>"
 
 
 def main(name: str) -> None:
-    """Rewrite the lock of one set. Raises `Stop` if Maven is missing or fails."""
-    header = "".join(line for line in lock_text(name).splitlines(keepends=True) if line.startswith("#"))
+    """Rewrite the lock of one set. Raises `Stop` if there is none, or if Maven is missing or fails."""
+    place = Path(name) if name.endswith(".lock") else LOCKS / f"{name}.lock"
+    text = place.read_text() if name.endswith(".lock") else lock_text(name)
+    header = "".join(line for line in text.splitlines(keepends=True) if line.startswith("#"))
     with tempfile.TemporaryDirectory() as work:
         (Path(work) / "pom.xml").write_text(pom(header))
         _maven(Path(work))
-        (LOCKS / f"{name}.lock").write_text(header + lines(Path(work) / "jars"))
+        place.write_text(header + lines(Path(work) / "jars"))
 
 
 def pom(header: str) -> str:

@@ -116,8 +116,8 @@ class BookieServer(LocalServer):
             "numHighPriorityWorkerThreads": 1,
             "serverNumIOThreads": 1,
             "gcWaitTime": 3_000,
-            "minorCompactionInterval": 0,
-            "majorCompactionInterval": 0,
+            "minorCompactionThreshold": 0,  # no compaction; BookKeeper before 4.15 refuses intervals of 0
+            "majorCompactionThreshold": 0,
             "flushInterval": 2_000,
             "allocatorPoolingPolicy": "UnpooledHeap",
             "ledgerStorageClass": "org.apache.bookkeeper.bookie.storage.ldb.DbLedgerStorage",

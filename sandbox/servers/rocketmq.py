@@ -1,6 +1,7 @@
 """RocketMQ on 127.0.0.1: name servers and brokers as plain JVM processes (NamesrvStartup, BrokerStartup).
 
-Settings: NamesrvConfig, BrokerConfig, MessageStoreConfig, AuthConfig and TlsSystemConfig of RocketMQ 5.5.
+Settings: NamesrvConfig, BrokerConfig, MessageStoreConfig, AuthConfig and TlsSystemConfig of RocketMQ 5.5; older
+versions ignore those that they do not know.
 """
 
 import json
@@ -15,9 +16,13 @@ from trueup.connectors.embedded.processes import Port, Process
 from trueup.connectors.embedded.server import LocalServer, jvm, write_properties, write_whole
 from trueup.state.common.errors import Retry
 
-SET = "rocketmq-5.5.0"
-_FAST = -2
-"""The second port of a broker, relative to the first, whatever its settings are."""
+VERSION = "5.5.0"
+SET = f"rocketmq-{VERSION}"
+_FAST, _REPLICATION = -2, 1
+"""The other ports of a broker, relative to the first. The second follows from it whatever the settings are; in RocketMQ
+4.9, so does that of replicas."""
+_OLD_JVM = tuple(f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in ("jdk.internal.ref", "sun.nio.ch"))
+"""RocketMQ 4.9 unmaps its files by reflection (MappedFile.java)."""
 _CLUSTER_REQUEST = b'{"code":106,"language":"OTHER","version":479,"opaque":1,"flag":0}'
 
 
@@ -35,11 +40,18 @@ class Tls:
 
 class NameServer(LocalServer):
     """A name server. It keeps nothing: brokers register again within 30 s after a restart. ``port``: the port of its
-    last run, if there was one."""
+    last run, if there was one; ``version`` requires a lock."""
 
-    def __init__(self, root: Path, name: str = "nameserver", tls: Tls | None = None, port: Port | None = None) -> None:
+    def __init__(
+        self,
+        root: Path,
+        name: str = "nameserver",
+        tls: Tls | None = None,
+        port: Port | None = None,
+        version: str = VERSION,
+    ) -> None:
         super().__init__(name, root.absolute())
-        self._port, self._tls = port or Port(), tls
+        self._port, self._tls, self._version = port or Port(), tls, version
 
     @property
     def address(self) -> str:
@@ -58,7 +70,7 @@ class NameServer(LocalServer):
             },
         )
         flags = ["-Xms48m", "-Xmx128m", "-XX:MaxDirectMemorySize=64m"]
-        return _process(self, "org.apache.rocketmq.namesrv.NamesrvStartup", conf, flags, self._tls)
+        return _process(self, "org.apache.rocketmq.namesrv.NamesrvStartup", conf, flags, self._tls, self._version)
 
     def is_ready(self) -> bool:
         """Whether it responds."""
@@ -74,8 +86,8 @@ class RocketMqBroker(LocalServer):
     """A master broker with its data in ``root``; started again it has the same address and data.
 
     Messages are in the page cache: they survive a SIGKILL of the broker, but not a power failure. ``user``: name and
-    password of a user with all permissions; with it, all requests must be signed (ACL 2.0). ``settings`` override the
-    defaults here (broker.conf).
+    password of a user with all permissions; with it, all requests must be signed (ACL 2.0, RocketMQ 5.3 or later).
+    ``settings`` override the defaults here (broker.conf); ``version`` requires a lock.
     """
 
     ready_s = 180.0
@@ -89,12 +101,12 @@ class RocketMqBroker(LocalServer):
         user: tuple[str, str] | None = None,
         tls: Tls | None = None,
         settings: Mapping[str, object] | None = None,
+        version: str = VERSION,
     ) -> None:
         super().__init__(name, root.absolute())
         self._name_servers, self._cluster, self._tls = name_servers, cluster, tls
-        self._user, self._settings = user, dict(settings or {})
-        self._port, self._fast = _pair()
-        self._replication = Port()
+        self._user, self._settings, self._version = user, dict(settings or {}), version
+        self._port, *self._others = _ports()
 
     @property
     def address(self) -> str:
@@ -114,7 +126,7 @@ class RocketMqBroker(LocalServer):
                 "brokerIP2": self._port.host,
                 "namesrvAddr": ";".join(server.address for server in self._name_servers),
                 "listenPort": self._port.number,
-                "haListenPort": self._replication.number,
+                "haListenPort": self._port.number + _REPLICATION,
                 "bindAddress": self._port.host,
                 "storePathRootDir": store,
                 "storePathCommitLog": store / "commitlog",
@@ -137,7 +149,7 @@ class RocketMqBroker(LocalServer):
             },
         )
         flags = ["-Xms128m", "-Xmx384m", "-XX:MaxDirectMemorySize=192m"]
-        return _process(self, "org.apache.rocketmq.broker.BrokerStartup", conf, flags, self._tls)
+        return _process(self, "org.apache.rocketmq.broker.BrokerStartup", conf, flags, self._tls, self._version)
 
     def is_ready(self) -> bool:
         """Whether every name server has its address."""
@@ -149,7 +161,7 @@ class RocketMqBroker(LocalServer):
     def close(self) -> None:
         """Kill it and release its ports."""
         super().close()
-        for port in (self._port, self._fast, self._replication):
+        for port in (self._port, *self._others):
             port.release()
 
 
@@ -197,8 +209,10 @@ def _access_control(name: str, password: str) -> dict[str, object]:
     }
 
 
-def _process(server: LocalServer, main: str, conf: Path, flags: Sequence[str], tls: Tls | None) -> Process:
-    root = server.root
+def _process(
+    server: LocalServer, main: str, conf: Path, flags: Sequence[str], tls: Tls | None, version: str
+) -> Process:
+    root, older = server.root, _OLD_JVM if version.startswith("4.") else ()
     options = [
         f"-Duser.home={root}",
         f"-Drocketmq.home.dir={root}",
@@ -207,7 +221,8 @@ def _process(server: LocalServer, main: str, conf: Path, flags: Sequence[str], t
         f"-Dtls.config.file={_tls(root, tls)}",
         f"-Dtls.server.mode={'enforcing' if tls and tls.enforced else 'permissive'}",
     ]
-    return jvm(server.name, root, jars(SET), [*options, main, "-c", conf], [*flags, "-XX:+UseSerialGC"])
+    classpath = jars(f"rocketmq-{version}")
+    return jvm(server.name, root, classpath, [*options, main, "-c", conf], [*flags, *older, "-XX:+UseSerialGC"])
 
 
 def _tls(root: Path, tls: Tls | None) -> Path:
@@ -217,24 +232,30 @@ def _tls(root: Path, tls: Tls | None) -> Path:
 
 
 def _logback(root: Path) -> Path:
-    """A logback configuration without its own status lines, of which there are 1 MB per start."""
-    return write_whole(
-        root / "logback.xml",
+    """A logback configuration without its own status lines, of which there are 1 MB per start. RocketMQ 4.9 expects one
+    for each kind of server in the folder conf."""
+    text = (
         '<configuration><statusListener class="ch.qos.logback.core.status.NopStatusListener"/>'
         '<appender name="out" class="ch.qos.logback.core.ConsoleAppender">'
         "<encoder><pattern>%d %p %c{0} %m%n</pattern></encoder></appender>"
-        '<Root level="WARN"><appender-ref ref="out"/></Root></configuration>\n',
+        '<Root level="WARN"><appender-ref ref="out"/></Root></configuration>\n'
     )
+    for kind in ("broker", "namesrv"):
+        write_whole(root / "conf" / f"logback_{kind}.xml", text)
+    return write_whole(root / "logback.xml", text)
 
 
-def _pair() -> tuple[Port, Port]:
-    """A free port whose port at a distance of `_FAST` is also free."""
+def _ports() -> list[Port]:
+    """A free port whose ports at the distances `_FAST` and `_REPLICATION` are also free."""
     while True:
-        first = Port()
+        ports = [Port()]
         try:
-            return first, Port(number=first.number + _FAST, unused=True)
+            for distance in (_FAST, _REPLICATION):
+                ports.append(Port(number=ports[0].number + distance, unused=True))
+            return ports
         except Retry:
-            first.release()
+            for port in ports:
+                port.release()
 
 
 def _brokers(port: Port) -> bytes:

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from trueup.connectors.embedded import jars
 from trueup.connectors.embedded.jars import Jar, fetch, lock_text, parse, sets, verify
 from trueup.connectors.embedded.relock import lines, pom
 from trueup.state.common.errors import BadBytes, Retry, Stop
@@ -18,6 +19,7 @@ from trueup.state.common.errors import BadBytes, Retry, Stop
 CONTENT = b"a jar, as far as a digest is concerned" * 100
 GOOD = Jar(hashlib.sha256(CONTENT).hexdigest(), len(CONTENT), "org.example", "thing", "1.0", "linux-x86_64")
 PATH = "/org/example/thing/1.0/thing-1.0-linux-x86_64.jar"
+VERSIONS = Path(__file__).parents[2] / "versions" / "locks"
 WORD = st.from_regex(r"[A-Za-z0-9_.-]+", fullmatch=True)
 
 
@@ -85,6 +87,23 @@ def test_a_bad_line_is_named_with_its_place(line: str) -> None:
 def test_an_unknown_set_is_refused_with_the_known_ones() -> None:
     with pytest.raises(Stop, match="kafka"):
         lock_text("../kafka")
+
+
+def test_a_set_of_an_added_folder_is_found_and_is_none_of_the_products(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jars, "_added", [])
+    (tmp_path / "old-1.lock").write_text("# root g:a:1\n")
+    jars.add_locks(tmp_path)
+    assert (lock_text("old-1"), "old-1" in sets()) == ("# root g:a:1\n", False)
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in VERSIONS.glob("*.lock")))
+def test_the_lock_of_a_version_has_its_roots_and_each_jar_once(name: str) -> None:
+    text = (VERSIONS / f"{name}.lock").read_text()
+    found = [jar.coordinates for jar in parse(text, name)]
+    roots = {line.split()[2] for line in text.splitlines() if line.startswith("# root")}
+    assert (roots - set(found), len(found)) == (set(), len(set(found)))
 
 
 def test_other_bytes_of_the_same_size_are_refused(tmp_path: Path) -> None:

@@ -140,6 +140,12 @@ class RocketMqClient(Closing):
             finally:
                 self._drop_lost(address)
 
+    def supports(self, broker: str, code: RequestCode) -> bool:
+        """Whether the master of a broker may have such requests: it did not refuse one on its kept connection. A broker
+        that is upgraded closes its connections."""
+        kept = self._open.get(self._masters.get(broker, ""))
+        return kept is None or code not in kept.unsupported
+
     def ask_name_servers(self, request: RocketMqRequest) -> None:
         """Ask every name server. Raises what the first of them does that fails."""
         for address in self._name_servers:

@@ -116,11 +116,19 @@ class Illegal(Stop):
     """A message that the broker refuses, or a batch of which it refuses one or its size."""
 
 
+class Unsupported(Stop):
+    """A request that the version of the server does not have."""
+
+
 class NoGroup(Stop):
     """A subscription group that the broker does not know."""
 
 
-_KINDS: Mapping[int, type[Stop]] = {ResponseCode.NO_GROUP: NoGroup, ResponseCode.MESSAGE_ILLEGAL: Illegal}
+_KINDS: Mapping[int, type[Stop]] = {
+    ResponseCode.UNSUPPORTED: Unsupported,
+    ResponseCode.NO_GROUP: NoGroup,
+    ResponseCode.MESSAGE_ILLEGAL: Illegal,
+}
 
 
 def problem(code: int, remark: str, doing: str, server: str) -> TrueupError:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from trueup.connectors.closing import Closing
 from trueup.connectors.readiness import readable
-from trueup.connectors.rocketmq.client.codes import RequestCode, ResponseCode, problem
+from trueup.connectors.rocketmq.client.codes import RequestCode, ResponseCode, Unsupported, problem
 from trueup.connectors.rocketmq.protocol import frames
 from trueup.connectors.rocketmq.protocol.frames import Credentials, FrameHeader
 from trueup.state.common.errors import BadBytes, Retry, Stop, TrueupError, Unknown
@@ -99,6 +99,8 @@ class RocketMqConnection(Closing):
         self._believed, self._timeout_s = _BELIEVED, -1.0
         self._pending: dict[int, PendingRequest] = {}
         self._arrived: dict[int, tuple[FrameHeader, memoryview]] = {}
+        self.unsupported = set[int]()
+        """The codes of requests that the version of the server does not have, as far as it was asked."""
         self._lost: TrueupError | None = None
         self._leaving: TrueupError | None = None
 
@@ -136,6 +138,8 @@ class RocketMqConnection(Closing):
         if header.code not in request.accepted:
             error = problem(header.code, header.remark, request.doing, self.name)
             self._leaving = error if header.code == ResponseCode.GO_AWAY else self._leaving
+            if isinstance(error, Unsupported):
+                self.unsupported.add(request.code)
             raise error
         return RocketMqResponse(header.code, header.fields, body, f"a response from {self.name} to {request.doing}")
 

@@ -5,13 +5,14 @@ Raises like `RocketMqClient.ask`. Layouts: TopicConfig.java, SubscriptionGroupCo
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 from trueup.connectors.rocketmq.client.cluster import READABLE, WRITABLE, RocketMqClient
-from trueup.connectors.rocketmq.client.codes import RequestCode, ResponseCode
+from trueup.connectors.rocketmq.client.codes import RequestCode, ResponseCode, Unsupported
 from trueup.connectors.rocketmq.client.connection import RocketMqRequest, RocketMqResponse
-from trueup.state.common.errors import BadBytes
+from trueup.state.common.errors import BadBytes, TrueupError
 
 _TAGS = "SINGLE_TAG"
 _INVALID = (KeyError, TypeError, ValueError, AttributeError, OverflowError)
@@ -44,18 +45,39 @@ def topics(client: RocketMqClient, broker: str) -> dict[str, RocketMqTopic]:
 
 def topic(client: RocketMqClient, broker: str, name: str) -> RocketMqTopic | None:
     """A topic of a broker, or None."""
-    return topic_of(client.ask(broker, topic_request(name)))
+    if client.supports(broker, RequestCode.TOPIC_CONFIG):
+        with suppress(Unsupported):
+            return _topic_of(client.ask(broker, _topic_request(name)))
+    return topics(client, broker).get(name)
 
 
-def topic_request(name: str) -> RocketMqRequest:
-    """Ask for one topic; see `topic_of`."""
+def each_topic(
+    client: RocketMqClient, broker: str, names: Sequence[str]
+) -> dict[str, RocketMqTopic | TrueupError | None]:
+    """These topics of a broker as they are after the call began, by name; None if it does not have one. RocketMQ 4.9
+    has no request for one topic: all topics are read from it."""
+    if client.supports(broker, RequestCode.TOPIC_CONFIG):
+        answers = client.ask_each(broker, [_topic_request(name) for name in names])
+        if not any(isinstance(answer, Unsupported) for answer in answers):
+            return {name: _topic_or_error(answer) for name, answer in zip(names, answers, strict=True)}
+    every = topics(client, broker)
+    return {name: every.get(name) for name in names}
+
+
+def _topic_request(name: str) -> RocketMqRequest:
     accepted = {ResponseCode.OK, ResponseCode.NO_TOPIC}
     return RocketMqRequest(RequestCode.TOPIC_CONFIG, f"read topic {name}", {"topic": name}, accepted=accepted)
 
 
-def topic_of(response: RocketMqResponse) -> RocketMqTopic | None:
-    """The topic in a response, or None."""
+def _topic_of(response: RocketMqResponse) -> RocketMqTopic | None:
     return _topic(response, response.parsed()) if response.code == ResponseCode.OK else None
+
+
+def _topic_or_error(answer: RocketMqResponse | TrueupError) -> RocketMqTopic | TrueupError | None:
+    try:
+        return answer if isinstance(answer, TrueupError) else _topic_of(answer)
+    except BadBytes as error:
+        return error
 
 
 def put_topic(client: RocketMqClient, broker: str, config: RocketMqTopic, without: Sequence[str] = ()) -> None:

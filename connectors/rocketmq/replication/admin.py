@@ -154,8 +154,7 @@ class RocketMqAdmin(Closing):
         """Brokers respond with offset 0 for queues that they do not have; so what exists is read afterwards."""
         asked, names = [ask(log) for ask in asks for log in logs], sorted({log.topic for log in logs})
         answers = iter(self._client.ask_each(broker, asked))
-        configs = self._client.ask_each(broker, [topics.topic_request(name) for name in names])
-        there = dict(zip(names, configs, strict=True))
+        there = topics.each_topic(self._client, broker, names)
         return [{log: _offset(log, next(answers), there[log.topic]) for log in logs} for _ in asks]
 
     def sizes(self, logs: Iterable[LogId]) -> dict[LogId, int]:
@@ -253,13 +252,12 @@ def _by_broker(logs: Iterable[LogId]) -> dict[str, list[LogId]]:
 
 
 def _offset(
-    log: LogId, answer: RocketMqResponse | TrueupError, topic: RocketMqResponse | TrueupError
+    log: LogId, answer: RocketMqResponse | TrueupError, there: RocketMqTopic | TrueupError | None
 ) -> int | TrueupError:
     if isinstance(answer, TrueupError):
         return answer
-    if isinstance(topic, TrueupError):
-        return topic
-    there = topics.topic_of(topic)
+    if isinstance(there, TrueupError):
+        return there
     if there is None or not 0 <= log.number < max(there.read, there.write):
         queues = "no such topic there" if there is None else f"{many(there.read, 'queue')} there"
         return Stop(f"queue {log.number} of topic {log.topic} on broker {log.place}", queues, "create it again")

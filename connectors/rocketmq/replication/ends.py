@@ -66,7 +66,7 @@ def _of_broker(client: RocketMqClient, broker: str, logs: Sequence[LogId]) -> di
     starts = client.ask_each(broker, [messages.first_offset(log) for log in logs])
     ends = client.ask_each(broker, [messages.end_offset(log) for log in logs])
     names = sorted({log.topic for log in logs})
-    there = dict(zip(names, client.ask_each(broker, [topics.topic_request(name) for name in names]), strict=True))
+    there = topics.each_topic(client, broker, names)
     return {log: _bounds(log, start, end, there[log.topic]) for log, start, end in zip(logs, starts, ends, strict=True)}
 
 
@@ -74,7 +74,7 @@ def _bounds(
     log: LogId,
     start: RocketMqResponse | TrueupError,
     end: RocketMqResponse | TrueupError,
-    topic: RocketMqResponse | TrueupError,
+    topic: topics.RocketMqTopic | TrueupError | None,
 ) -> Bounds | TrueupError:
     if isinstance(start, TrueupError):
         return start
@@ -82,7 +82,7 @@ def _bounds(
         return end
     if isinstance(topic, TrueupError):
         return topic
-    return _missing(log, topics.topic_of(topic)) or Bounds(messages.offset_of(start), messages.offset_of(end))
+    return _missing(log, topic) or Bounds(messages.offset_of(start), messages.offset_of(end))
 
 
 def _missing(log: LogId, topic: topics.RocketMqTopic | None) -> TrueupError | None:

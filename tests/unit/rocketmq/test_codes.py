@@ -1,6 +1,6 @@
 import pytest
 
-from trueup.connectors.rocketmq.client.codes import Illegal, NoGroup, NoRoute, problem
+from trueup.connectors.rocketmq.client.codes import Illegal, NoGroup, NoRoute, Unsupported, problem
 from trueup.state.common.errors import Retry, Stop, TrueupError, Unknown
 
 
@@ -19,7 +19,7 @@ from trueup.state.common.errors import Retry, Stop, TrueupError, Unknown
         (215, "", Retry),
         (17, "", NoRoute),
         (26, "", NoGroup),
-        (3, "", Stop),
+        (3, "", Unsupported),
         (13, "", Illegal),
         (1, "java.lang.RuntimeException: message body size exceeded", Illegal),
         (16, "", Stop),

@@ -13,18 +13,20 @@ from trueup.connectors.contract import Endpoint, LogId
 from trueup.connectors.replication.ports import Capabilities, Log, Sample, TopicState
 from trueup.connectors.rocketmq.client import messages, topics
 from trueup.connectors.rocketmq.client.cluster import RocketMqClient
+from trueup.connectors.rocketmq.client.codes import Unsupported
 from trueup.connectors.rocketmq.client.connection import RocketMqRequest, RocketMqResponse
 from trueup.connectors.rocketmq.client.dispatch import wait_dispatched
 from trueup.connectors.rocketmq.client.options import problems
 from trueup.connectors.rocketmq.client.rights import NoRights
 from trueup.connectors.rocketmq.client.topics import Group, RocketMqTopic
+from trueup.connectors.rocketmq.client.version import ATTRIBUTES, Version, shown, version
 from trueup.connectors.rocketmq.replication import rights
 from trueup.connectors.rocketmq.replication.each_broker import Failure, ask_each_broker, worst
-from trueup.connectors.rocketmq.replication.group_settings import configs_of, set_group
+from trueup.connectors.rocketmq.replication.group_settings import GroupSetter, configs_of
 from trueup.connectors.rocketmq.replication.groups import RocketMqGroups, starts
 from trueup.connectors.rocketmq.replication.heartbeat import RIP_45, RocketMqHeartbeats, queue_of
 from trueup.connectors.rocketmq.replication.identity import cluster_id
-from trueup.connectors.rocketmq.replication.topics import KNOWN, create, grow, set_configs, state_of
+from trueup.connectors.rocketmq.replication.topics import KNOWN, WITHOUT_ATTRIBUTES, create, grow, set_configs, state_of
 from trueup.state.common.counts import many
 from trueup.state.common.errors import BadSettings, Retry, Stop, TrueupError
 from trueup.state.replication.config_sync import Action, ChangeKind, Right
@@ -34,6 +36,8 @@ _EVERYWHERE = ("BenchmarkTest", "CHECKPOINT_TOPIC")
 """Topics of every broker, whose names are valid elsewhere (TopicValidator.java)."""
 _REPLIES = "_REPLY_TOPIC"
 Found = dict[LogId, int | TrueupError]
+Change = Callable[[RocketMqClient, Sequence[str], Action], None]
+"""Executes an action on these brokers."""
 
 
 class RocketMqAdmin(Closing):
@@ -48,6 +52,7 @@ class RocketMqAdmin(Closing):
         self._brokers: frozenset[str] = frozenset()
         self._homes: dict[str, dict[str, RocketMqTopic]] = {}
         self._held: dict[str, Mapping[str, Group]] = {}
+        self._do: Mapping[ChangeKind, Change] = {**_DO, ChangeKind.SET_GROUP: GroupSetter()}
 
     @property
     def _client(self) -> RocketMqClient:
@@ -163,8 +168,16 @@ class RocketMqAdmin(Closing):
         return {}
 
     def known_settings(self) -> frozenset[str]:
-        """Topic settings of RocketMQ 5.5."""
-        return KNOWN
+        """Topic settings of RocketMQ 5.5; without attributes if a broker is older than 5.0."""
+        return WITHOUT_ATTRIBUTES if () < self._oldest() < ATTRIBUTES else KNOWN
+
+    def _oldest(self) -> Version:
+        """The lowest version of the brokers that tell theirs. Raises `Retry` if none responds."""
+        try:
+            by_broker, _ = ask_each_broker(self._client.masters(), lambda broker: version(self._client, broker))
+        except Stop:
+            return ()  # the user may not ask
+        return min(filter(None, by_broker.values()), default=())
 
     def group_configs(self, groups: Collection[str]) -> dict[str, list[Mapping[str, str]]]:
         """One request per broker. Groups of a broker that does not answer are as they were. Raises `Retry` for one that
@@ -191,7 +204,7 @@ class RocketMqAdmin(Closing):
             if action.right is not None:
                 rights.change(self._client, brokers, action.right, kind in (ChangeKind.ALLOW, ChangeKind.DENY))
             else:
-                _DO[kind](self._client, brokers, action)
+                self._do[kind](self._client, brokers, action)
         except TrueupError as error:
             return error
         return None
@@ -224,7 +237,8 @@ class RocketMqAdmin(Closing):
         return Sample()
 
     def notes(self, heartbeat_topic: str) -> list[str]:
-        """Whether ACL is in use, whether brokers differ in it, and the topic of heartbeats."""
+        """Whether ACL is in use, whether brokers differ in it, what they are too old for, and the topic of
+        heartbeats."""
         log = queue_of(self._client, heartbeat_topic)
         beats = f"heartbeats in {log.topic} on {log.place}" if log else f"no heartbeats yet, neither in {RIP_45}"
         return [self._acl_note(), beats if log else f"{beats} nor in {heartbeat_topic}"]
@@ -234,6 +248,8 @@ class RocketMqAdmin(Closing):
             every = {broker: rights.present(self._client, broker) for broker in self._all_brokers()}
         except NoRights:
             return "no ACL"
+        except Unsupported:
+            return _lacks(self._oldest())
         except Stop as error:
             return f"ACL 2.0 ({error.todo} to compare rights)"
         differ = sorted(broker for broker, some in every.items() if some != every[max(every)])
@@ -242,6 +258,14 @@ class RocketMqAdmin(Closing):
     def problems(self) -> list[str]:
         """Problems of the options."""
         return problems(self.endpoint)
+
+
+def _lacks(oldest: Version) -> str:
+    """What a version before 5.3 cannot do."""
+    lacking = ["no ACL 2.0 before 5.3: rights are not copied"]
+    if () < oldest < ATTRIBUTES:
+        lacking.append("no attributes of topics and groups, no order, time-out or retry policy of groups before 5.0")
+    return f"{shown(oldest)} has {', '.join(lacking)}"
 
 
 def _by_broker(logs: Iterable[LogId]) -> dict[str, list[LogId]]:
@@ -275,10 +299,9 @@ def _no_broker(endpoint: Endpoint) -> Retry:
     return Retry(f"a broker of {endpoint.name}", "none is registered at the name servers", "start it; retrying")
 
 
-_DO: Mapping[ChangeKind, Callable[[RocketMqClient, Sequence[str], Action], None]] = {
+_DO: Mapping[ChangeKind, Change] = {
     ChangeKind.CREATE: create,
     ChangeKind.SECURE: set_configs,
     ChangeKind.GROW: grow,
     ChangeKind.SET: set_configs,
-    ChangeKind.SET_GROUP: set_group,
 }

@@ -26,6 +26,8 @@ _DEFAULTS = {PERM: str(READABLE | WRITABLE), ORDER: "false", ATTRIBUTES + _TYPE:
 _OTHERS = ("queue.type", _POLICY, "reserve.time", "lite.topic.expiration")
 KNOWN = frozenset({*_DEFAULTS, *(ATTRIBUTES + name for name in _OTHERS)})
 """Settings of RocketMQ 5.5 (TopicAttributes.java). The broker refuses to change queue.type and cleanup.policy."""
+WITHOUT_ATTRIBUTES = frozenset({PERM, ORDER})
+"""Settings of RocketMQ 4.9."""
 Parts = Mapping[str, RocketMqTopic]
 """A topic on each broker that has it."""
 Configs = Mapping[str, str | None]

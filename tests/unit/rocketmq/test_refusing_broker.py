@@ -15,6 +15,7 @@ from trueup.connectors.replication.ports import GroupCommits, Log
 from trueup.connectors.rocketmq.client.cluster import RocketMqClient
 from trueup.connectors.rocketmq.client.codes import RequestCode
 from trueup.connectors.rocketmq.replication.admin import RocketMqAdmin
+from trueup.connectors.rocketmq.replication.group_settings import configs_of
 from trueup.connectors.rocketmq.replication.groups import RocketMqGroups
 from trueup.connectors.rocketmq.replication.heartbeat import queue_of
 from trueup.connectors.rocketmq.replication.identity import GROUP, cluster_id
@@ -121,7 +122,7 @@ def test_only_its_queues_have_an_error(servers: Servers, refusal: Handler) -> No
 
 def test_settings_of_groups_on_the_other_one_are_compared(servers: Servers, refusal: Handler) -> None:
     servers.b.handler = refusal
-    assert servers.admin.group_configs(["billing"]) == {"billing": [{"consumeMessageOrderly": "true"}]}
+    assert servers.admin.group_configs(["billing"]) == {"billing": [configs_of({"consumeMessageOrderly": True})]}
 
 
 def test_the_other_one_has_the_id_of_the_cluster(servers: Servers, refusal: Handler) -> None:

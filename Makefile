@@ -65,6 +65,10 @@ release-check: JOBS = 2
 release-check: setup tools lint archives ## All tests, among them long ones and the README with its demos
 	$(PYTEST)
 
+.PHONY: versions
+versions: setup ## Older and newer versions of each system; to docs/versions.md: make versions VERSIONS="kafka-2.8.2"
+	$(BIN)/python -m tests.versions $(VERSIONS)
+
 .PHONY: lint
 lint: setup ## ruff, mypy --strict, import-linter
 	$(BIN)/ruff check

@@ -21,11 +21,10 @@ from trueup.connectors.rocketmq.replication.identity import cluster_id
 from trueup.connectors.rocketmq.replication.records.binding import Binding
 from trueup.connectors.rocketmq.replication.records.columns import Decoder, Encoder
 from trueup.connectors.rocketmq.replication.writer import batches
-from trueup.sandbox.servers.rocketmq import NameServer, RocketMqBroker, Tls
+from trueup.sandbox.servers.rocketmq import VERSION, NameServer, RocketMqBroker, Tls
 
 ROCKETMQ = "rocketmq"
 MAIN, NARROW = "broker-a", "broker-narrow"
-NARROW_AT = "west"
 USER = ("admin", "adminsecret12")
 KEYS = {"access_key_env": "SUITE_ACCESS_KEY", "secret_key_env": "SUITE_SECRET_KEY"}
 """Settings of east: the variables with the name and the password of its user."""
@@ -33,15 +32,21 @@ PER_BATCH, LIMIT_S = 100, 60.0
 
 
 class RocketMqCluster:
-    """Implements `tests.conformance.harness.Cluster`. A narrow topic is on a broker of its own."""
+    """Implements `tests.conformance.harness.Cluster`. A narrow topic is on a broker of its own, if there is one."""
 
     def __init__(
-        self, name: str, new_root: Callable[[], Path], user: tuple[str, str] | None = None, tls: Tls | None = None
+        self,
+        name: str,
+        new_root: Callable[[], Path],
+        user: tuple[str, str] | None = None,
+        tls: Tls | None = None,
+        version: str = VERSION,
+        narrow: bool = False,
     ) -> None:
         plain = Tls(tls.certificate, tls.key) if tls else None  # brokers register without TLS
-        self._name, self.name_server = name, NameServer(new_root(), f"names-{name}", plain)
-        self.brokers = [RocketMqBroker(new_root(), [self.name_server], MAIN, user=user, tls=tls)]
-        if name == NARROW_AT:
+        self._name, self.name_server = name, NameServer(new_root(), f"names-{name}", plain, version=version)
+        self.brokers = [RocketMqBroker(new_root(), [self.name_server], MAIN, user=user, tls=tls, version=version)]
+        if narrow:
             least = {"maxMessageSize": TOO_LARGE // 2}
             self.brokers.append(
                 RocketMqBroker(new_root(), [self.name_server], NARROW, user=user, tls=tls, settings=least)
@@ -75,7 +80,7 @@ class RocketMqCluster:
         return LogId(topic, index, NARROW if topic in self._narrow else MAIN)
 
     def create(self, topic: str, logs: int, narrow: bool = False) -> None:
-        if narrow and self._name == NARROW_AT:
+        if narrow and len(self.brokers) > 1:
             self._narrow.add(topic)
         topics.put_topic(self.client, self.log(topic, 0).place, topics.RocketMqTopic(topic, logs, logs))
         wait_for_queues(self.client, topic, logs, LIMIT_S)
@@ -149,7 +154,7 @@ class RocketMqPair:
     def __init__(self, new_root: Callable[[], Path]) -> None:
         east, west = CLUSTERS
         self.east = RocketMqCluster(east, new_root, user=USER)
-        self.west = RocketMqCluster(west, new_root, tls=keys_for(new_root()))
+        self.west = RocketMqCluster(west, new_root, tls=keys_for(new_root()), narrow=True)
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:

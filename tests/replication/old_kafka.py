@@ -1,5 +1,5 @@
-"""A broker of Kafka 3.0 with ZooKeeper: the last one that stores the formats of messages before version 2, without
-requests that have topic ids in place of names."""
+"""A broker of Kafka with ZooKeeper. Kafka 3.0 is the last one that stores the formats of messages before version 2,
+without requests that have topic ids in place of names."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,7 +12,7 @@ from trueup.connectors.embedded.processes import Port, Process
 from trueup.connectors.embedded.server import LocalServer, jvm, write_properties
 from trueup.sandbox.servers.zookeeper import ZooKeeper
 
-SET = "kafka-3.0.2"
+VERSION = "3.0.2"
 PROTOCOL = "2.8"
 """The last inter.broker.protocol.version with message.format.version, and the first one with topic ids."""
 _FLAGS = (
@@ -25,12 +25,13 @@ _FLAGS = (
 
 
 class OldKafka(LocalServer):
-    """``settings`` are added to server.properties. Its ZooKeeper is started and closed with it."""
+    """``settings`` are added to server.properties, and ``version`` requires a lock. Its ZooKeeper is started and closed
+    with it."""
 
-    def __init__(self, root: Path, settings: Mapping[str, object] | None = None) -> None:
+    def __init__(self, root: Path, settings: Mapping[str, object] | None = None, version: str = VERSION) -> None:
         super().__init__("old-kafka", root.absolute())
-        self._settings, self._port = dict(settings or {}), Port()
-        self._zookeeper = ZooKeeper(root / "zookeeper", SET)
+        self._settings, self._port, self._set = dict(settings or {}), Port(), f"kafka-{version}"
+        self._zookeeper = ZooKeeper(root / "zookeeper", self._set)
 
     @property
     def bootstrap(self) -> str:
@@ -63,7 +64,7 @@ class OldKafka(LocalServer):
                 **self._settings,
             },
         )
-        return jvm(self.name, self.root, jars(SET), ["kafka.Kafka", conf], _FLAGS)
+        return jvm(self.name, self.root, jars(self._set), ["kafka.Kafka", conf], _FLAGS)
 
     def is_ready(self) -> bool:
         """Whether it logged its start and knows a controller: clients that it told of none wait for one in vain."""

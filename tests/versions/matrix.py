@@ -1,0 +1,20 @@
+"""The versions of each system that are tried."""
+
+from collections.abc import Mapping, Sequence
+
+MATRIX: Mapping[str, Sequence[str]] = {
+    "kafka": ("2.8.2", "3.0.2", "3.3.2", "3.6.2", "3.9.1", "4.0.2", "4.1.1", "4.2.2", "4.3.1", "4.4.0"),
+    "rocketmq": ("4.9.7", "5.1.4", "5.3.3", "5.5.0"),
+}
+"""Oldest first. Each has a suite of the same name in this folder, and each version a lock."""
+
+
+def names() -> list[str]:
+    """All of them, as in kafka-2.8.2."""
+    return [f"{system}-{version}" for system, versions in MATRIX.items() for version in versions]
+
+
+def split(name: str) -> tuple[str, str]:
+    """The system and the version of a name."""
+    system, _, version = name.partition("-")
+    return system, version

@@ -21,6 +21,10 @@ LOCKED_MS = 10_000  # how long a worker may hold the lock of a mark whose reason
 GONE_RULE = "placement.gone"
 HOLD = "the release of the hold"
 """What ledgers of a mass loss wait for, as `RepairPlan.waiting` names it."""
+NEWER_WORKERS = "AutoRecovery of BookKeeper 4.16 or later"
+"""What ledgers wait for that only BP-54 repairs."""
+LOST_MEMBER = RULES.code("placement.lost-member")
+"""The rule of drifted ledgers that workers of every version repair."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,8 +221,16 @@ def unheld(findings: Rows) -> Rows:
     return free
 
 
-def plan(board: Board, repairs: Mapping[int, Repair], policy: PlacementSettings, now_ms: int, rate: int) -> RepairPlan:
-    """The actions that the policy permits now; ``rate``: marks that the rate limit permits."""
+def plan(
+    board: Board,
+    repairs: Mapping[int, Repair],
+    policy: PlacementSettings,
+    now_ms: int,
+    rate: int,
+    old_workers: bool = False,
+) -> RepairPlan:
+    """The actions that the policy permits now. ``rate``: marks that the rate limit permits; ``old_workers``: whether a
+    worker may take a mark, change nothing and remove it, because it does not repair placement."""
     if policy.mode == "observe":
         return RepairPlan()
     leaving = (RepairStage.LEAVING, RepairStage.STUCK)
@@ -228,6 +240,10 @@ def plan(board: Board, repairs: Mapping[int, Repair], policy: PlacementSettings,
     drifted = wanted(board, repairs, now_ms)
     candidates = unheld(drifted)
     waiting = {HOLD: len(drifted) - len(candidates)}
+    if old_workers:
+        repairable = candidates["rule"] == LOST_MEMBER
+        waiting[NEWER_WORKERS] = int((~repairable).sum())
+        candidates = candidates[repairable]
     if policy.mode == "approve":
         approved = {r.ledger: r.version for r in repairs.values() if r.stage is RepairStage.APPROVED}
         versions = zip(candidates["ledger"].tolist(), candidates["version"].tolist(), strict=True)

@@ -52,9 +52,10 @@ RULES = Rules(
             "A window of write-quorum bookies on the ring spans fewer racks than min(Qw, minNumRacksPerWriteQuorum). "
             "Every member is live, and BookKeeper's replacement algorithm can reach an ensemble that adheres. Windows "
             "without entries also count: BookKeeper's policy receives the ensemble and not the entries.",
-            "The ledger is marked without naming a bookie; a worker with "
+            "The ledger is marked without naming a bookie; a worker of BookKeeper 4.16 or later with "
             "repairedPlacementPolicyNotAdheringBookieEnabled moves replicas. If BookKeeper selects bookies randomly, "
-            "several attempts may be necessary; the evidence shows this.",
+            "several attempts may be necessary; the evidence shows this. While a daemon of cluster.autorecovery is "
+            "older, the ledger is not marked: the older worker would remove the mark and change nothing.",
         ),
         Rule(
             "placement.read-only-member",

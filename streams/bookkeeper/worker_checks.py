@@ -1,5 +1,5 @@
-"""Checks of AutoRecovery daemons through their HTTP API: the repair flag, and whether they use the same racks as
-Trueup.
+"""Checks of AutoRecovery daemons through their HTTP API: the repair flag, whether their version heeds it, and whether
+they use the same racks as Trueup.
 
 `GET /api/v1/config/server_config` (BookKeeper's ConfigurationService) returns their configuration.
 """
@@ -10,13 +10,14 @@ from collections.abc import Iterator, Mapping
 
 import urllib3
 from urllib3.exceptions import HTTPError
-from urllib3.util import Timeout
 
 from trueup.connectors.bookkeeper.metadata.racks import RackMap, Script, Unmapped
 from trueup.state.common.counts import many
 from trueup.state.common.errors import BadSettings
+from trueup.state.placement.policy.fragments import BY_RACKS
 from trueup.state.placement.settings import PlacementSettings
 from trueup.state.settings.settings import Settings
+from trueup.streams.bookkeeper.worker_versions import LACKS, REMEDY, TIMEOUT, base_of, is_outdated
 from trueup.streams.runtime.checks import Check, fail, ok, warn
 
 REPAIRS = "repairedPlacementPolicyNotAdheringBookieEnabled"
@@ -31,7 +32,6 @@ CLASSES = {
     "isolation": ("RackawareEnsemblePlacementPolicy", "IsolatedBookieEnsemblePlacementPolicy"),
 }
 """The classes that workers may use under each placement.policy."""
-TIMEOUT = Timeout(connect=2.0, read=5.0)
 Conf = Mapping[str, str]
 
 
@@ -52,7 +52,9 @@ def worker(settings: Settings, address: str, places: Mapping[str, str], hosts: M
         yield fail(name, conf, "start it with httpServerEnabled=true, or correct cluster.autorecovery")
         return
     wrong = list(_settings(settings, conf))
-    if wrong:
+    if settings.section(PlacementSettings).policy in BY_RACKS and is_outdated(address):
+        yield fail(name, LACKS, REMEDY)
+    elif wrong:
         yield fail(name, "; ".join(wrong), "change its configuration or Trueup's, and restart it")
     else:
         yield ok(name, _does(settings.section(PlacementSettings)))
@@ -66,10 +68,9 @@ def short(address: str) -> str:
 
 def _configuration(address: str) -> Conf | str:
     """Configuration of the daemon, or the reason why it is not available."""
-    base = (address if "://" in address else f"http://{address}").rstrip("/")
     try:
         with urllib3.PoolManager(timeout=TIMEOUT, retries=False) as pool:
-            response = pool.request("GET", f"{base}/api/v1/config/server_config")
+            response = pool.request("GET", f"{base_of(address)}/api/v1/config/server_config")
             conf = json.loads(response.data)
     except HTTPError as error:
         return str(getattr(error, "reason", None) or error).rpartition(": ")[2]

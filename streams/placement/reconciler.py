@@ -111,8 +111,9 @@ class PlacementReconciler:
         buckets: int,
         history: History | None = None,
         caught_up: Callable[[], bool] = lambda: True,
+        old_workers: Callable[[], bool] = lambda: False,
     ) -> None:
-        self._caught_up = caught_up
+        self._caught_up, self._old_workers = caught_up, old_workers
         self._cluster, self._journal, self._metrics = cluster, journal, metrics
         self._policy, self._keeper, self._clock, self._buckets = policy, keeper, clock, buckets
         # Changes wait for journal and cluster under `_acting`. `lock` is held only briefly, so readers do not wait.
@@ -207,7 +208,8 @@ class PlacementReconciler:
                 return
             policy = self._policy.current
             with self.lock:
-                due = plan(self.board, self.repairs, policy, now_ms, self._rate(policy, now_ms))
+                rate, old_workers = self._rate(policy, now_ms), self._old_workers()
+                due = plan(self.board, self.repairs, policy, now_ms, rate, old_workers)
                 self.waiting = dict(due.waiting)
             self._execute(due, now_ms)
 

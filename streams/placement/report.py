@@ -135,6 +135,7 @@ class PlacementReport:
         acting = self._policy.current.mode != "observe" and not self._policy.current.paused
         blocked_reason = self._reconciler.blocked_reason
         stopped = [f"changes are blocked: {blocked_reason}"] if blocked_reason and acting else []
+        stopped += self._workers.lacking() if acting else []
         return [*stopped, *self._cluster.problems(), *self._auditor.problems(), *self._workers.problems(self._clock())]
 
     def _seen(self, now_ms: int, runs: bool) -> bool:

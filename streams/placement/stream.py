@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from trueup.state.placement.settings import PlacementSettings
 from trueup.streams.bookkeeper.cluster import bookkeeper
 from trueup.streams.bookkeeper.selection import LedgerSelection
+from trueup.streams.bookkeeper.worker_versions import outdated
 from trueup.streams.config.live import LiveSection
 from trueup.streams.journal.catch_up import CatchUp
 from trueup.streams.journal.history import WHO
@@ -46,6 +47,8 @@ class PlacementStream(Stream):
         self._cluster.published.append(self._judging.published)
         self._auditor = AuditorRole(self._cluster, self._policy, context.supervisor.run)
         self._read = CatchUp(journal, query.TOPICS)
+        daemons = context.settings.cluster.autorecovery
+        self._workers = RepairWorkers(self._auditor.voters, len(daemons), clock, lambda: outdated(daemons))
         self._reconciler = PlacementReconciler(
             self._auditor,
             journal,
@@ -56,8 +59,8 @@ class PlacementStream(Stream):
             context.settings.spark.buckets,
             context.history,
             lambda: self._read.done,
+            self._workers.may_be_old,
         )
-        self._workers = RepairWorkers(self._auditor.voters, len(context.settings.cluster.autorecovery), clock)
         self._report = PlacementReport(
             self._policy,
             self._cluster,

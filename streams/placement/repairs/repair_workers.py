@@ -1,29 +1,44 @@
-"""AutoRecovery daemons: whether any is running, and whether any takes marks."""
+"""AutoRecovery daemons: whether any is running, whether any takes marks, and whether all repair placement."""
 
 from collections.abc import Callable, Sequence
 
 from trueup.state.bookkeeper.marks import MarkRows
 from trueup.state.bookkeeper.repair_workers import NOTICED_MS, IdleWorkers, idle, present
 from trueup.state.common.counts import many
+from trueup.streams.bookkeeper.worker_versions import LACKS, REMEDY
 from trueup.streams.runtime.format import age
 
 LATE_MS = 60_000
+VERSIONS_MS = 60_000
+"""Interval of questions for versions."""
 
 
 class RepairWorkers:
     """Observes BookKeeper's AutoRecovery daemons. Safe to use from several threads.
 
-    ``voters`` lists the voters for the Auditor and may raise `Retry`; ``named``: number of daemons in the settings.
+    ``voters`` lists the voters for the Auditor and may raise `Retry`; ``named``: number of daemons in the settings;
+    ``versions`` asks which of these are older than 4.16.
     """
 
-    def __init__(self, voters: Callable[[], Sequence[str]], named: int, clock: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        voters: Callable[[], Sequence[str]],
+        named: int,
+        clock: Callable[[], int],
+        versions: Callable[[], Sequence[str]] = tuple,
+    ) -> None:
+        self._versions, self._asked_ms = versions, -VERSIONS_MS
+        self.outdated: tuple[str, ...] = ()
+        """Daemons of the settings that do not repair placement, because they are older than 4.16."""
         self._voters, self._named, self._clock = voters, named, clock
         self._found: tuple[str, ...] = ()
         self._looked_ms, self._ever = 0, named > 0
         self._idle: IdleWorkers | None = None
 
     def look(self) -> None:
-        """List the voters. Raises `Retry`."""
+        """Ask for versions if it is time, and list the voters. Raises `Retry`."""
+        if (now_ms := self._clock()) - self._asked_ms >= VERSIONS_MS:
+            self.outdated, self._asked_ms = tuple(self._versions()), now_ms
         self._found, self._looked_ms = tuple(self._voters()), self._clock()
         self._ever |= bool(self._found)
 
@@ -45,6 +60,14 @@ class RepairWorkers:
         state, detail = present(self._found, self._named)
         age_ms = now_ms - self._looked_ms
         return [("autorecovery", "slow" if state == "up" and age_ms > LATE_MS else state, age_ms, detail)]
+
+    def may_be_old(self) -> bool:
+        """Whether a daemon of the settings is older than 4.16, or none of them was asked yet."""
+        return self._named > 0 and (self._asked_ms < 0 or bool(self.outdated))
+
+    def lacking(self) -> list[str]:
+        """What the versions of the daemons lack."""
+        return [f"{LACKS} ({', '.join(self.outdated)}): {REMEDY}"] if self.outdated else []
 
     def problems(self, now_ms: int) -> list[str]:
         """Why marks are not processed."""

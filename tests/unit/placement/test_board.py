@@ -101,6 +101,11 @@ def test_blocked_ledgers_are_never_ordered():
     assert chosen(plan(board(finding(1, "placement.cannot-adhere")), {}, ENFORCE, NOW, 99).marks) == []
 
 
+def test_workers_before_bp_54_get_only_ledgers_that_lost_a_bookie():
+    due = plan(board(finding(1, "placement.lost-member"), finding(2)), {}, ENFORCE, NOW, 99, old_workers=True)
+    assert (chosen(due.marks), due.waiting) == ([1], {"AutoRecovery of BookKeeper 4.16 or later": 1})
+
+
 def test_a_held_ledger_waits_for_the_release_and_others_do_not():
     due = plan(board(finding(1, "placement.lost-member", held=1), finding(2)), {}, ENFORCE, NOW, 99)
     assert (chosen(due.marks), due.waiting) == ([2], {"the release of the hold": 1})

@@ -5,7 +5,7 @@ import pytest
 
 from trueup.state.bookkeeper.marks import MARK
 from trueup.state.bookkeeper.repair_workers import NOTICED_MS, IdleWorkers, idle, present
-from trueup.streams.placement.repairs.repair_workers import RepairWorkers
+from trueup.streams.placement.repairs.repair_workers import VERSIONS_MS, RepairWorkers
 
 
 def test_marks_without_a_worker_are_idle_from_the_first_look_on() -> None:
@@ -73,3 +73,37 @@ def test_daemons_that_are_not_needed_are_not_reported() -> None:
     cluster.voters = []
     cluster.workers.look()
     assert cluster.workers.source(1, needed=False) == []
+
+
+class Versions:
+    """Daemons that are asked for their version, and a manual clock."""
+
+    def __init__(self) -> None:
+        self.now_ms, self.old, self.asked = 1, ["ar1:8080"], 0
+        self.workers = RepairWorkers(list, 2, lambda: self.now_ms, self.answer)
+
+    def answer(self) -> list[str]:
+        self.asked += 1
+        return self.old
+
+
+def test_a_version_that_is_not_known_yet_may_be_old() -> None:
+    assert (Versions().workers.may_be_old(), Cluster(named=0).workers.may_be_old()) == (True, False)
+
+
+def test_daemons_that_are_too_old_are_named_with_what_they_lack() -> None:
+    versions = Versions()
+    versions.workers.look()
+    [problem] = versions.workers.lacking()
+    assert problem.startswith("BookKeeper before 4.16 does not repair placement (ar1:8080): upgrade")
+
+
+def test_an_upgrade_is_noticed_within_a_minute() -> None:
+    versions = Versions()
+    versions.workers.look()
+    versions.old = []
+    versions.workers.look()
+    before, asked = versions.workers.may_be_old(), versions.asked
+    versions.now_ms += VERSIONS_MS
+    versions.workers.look()
+    assert (before, asked, versions.workers.may_be_old(), versions.workers.lacking()) == (True, 1, False, [])

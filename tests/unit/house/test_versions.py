@@ -26,6 +26,10 @@ def test_every_version_has_a_lock_and_a_suite(name: str) -> None:
     assert (lock_text(name) != "", (LOCKS.parent / f"{split(name)[0]}.py").exists()) == (True, True)
 
 
+def test_every_lock_is_of_a_version_that_is_tried() -> None:
+    assert sorted(path.stem for path in LOCKS.glob("*.lock") if path.stem not in names()) == []
+
+
 def test_results_are_of_versions_that_are_tried() -> None:
     assert [name for name in results.kept() if name not in names()] == []
 

@@ -5,8 +5,9 @@ Tests of other suites run here on these brokers.
 
 import itertools
 import os
+import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from confluent_kafka import Producer
 from tests.configuration import parse
 from tests.conformance import test_admins as admins
 from tests.conformance import test_connectors as connectors
-from tests.conformance.harness import Harness
+from tests.conformance.harness import Harness, contents, numbered
 from tests.conformance.kafka import KafkaCluster, kafka_harness
 from tests.integration.logdirs import test_client as directories
 from tests.integration.replication.mirror import Side, coordinated
@@ -24,12 +25,13 @@ from tests.integration.replication.test_group_sync import prepared
 from tests.replication.old_kafka import OldKafka
 from tests.replication.pair import QUICK, create
 from tests.replication.reading import committed
-from tests.versions.given import kafka
-from trueup.connectors.contract import Endpoint, LogId
+from tests.versions.given import kafka, upgrade
+from trueup.connectors.contract import Copier, Endpoint, LogId
 from trueup.connectors.embedded.kafka import Kafka
 from trueup.connectors.embedded.processes import wait_until
 from trueup.connectors.kafka.logdirs.client import LogDirsClient
 from trueup.connectors.replication.group_sync import GroupSync, OffsetMapping
+from trueup.state.common.errors import Retry
 from trueup.streams.logdirs import checks as logdirs_checks
 from trueup.streams.replication import checks as link_checks
 
@@ -178,6 +180,37 @@ def test_the_doctor_finds_no_fault_with_a_link(broker: Kafka | OldKafka, newest:
     links = {name: {"source": east, "target": west, "topics": ["linked"]} for name, (east, west) in ways.items()}
     found = link_checks.all_of(parse({"kafka": kafka, "links": links}))
     assert [check for check in found if check.status != "ok"] == []
+
+
+@pytest.fixture(params=WAYS)
+def upgraded(
+    newest: Kafka, new_root: Callable[[], Path], request: pytest.FixtureRequest
+) -> Iterator[tuple[Harness, Kafka | OldKafka]]:
+    """A link, and its broker of the version."""
+    with kafka(new_root()) as made:
+        made.up()
+        yield kafka_harness(ordered(made, newest, request.param), "batches"), made  # type: ignore[arg-type]
+
+
+def test_a_link_goes_on_while_its_broker_is_upgraded(upgraded: tuple[Harness, Kafka | OldKafka]) -> None:
+    harness, old = upgraded
+    topic = harness.topic()
+    with closing(harness.connector.open(harness.lease(topic))) as copier:
+        for first in (0, 500):
+            harness.write("east", topic, {0: numbered(500, first)})
+            wait_until(lambda first=first: reached(copier, first + 500), 180.0, "the copy")  # type: ignore[misc]
+            if not first:
+                upgrade(old)
+    assert contents(harness.read("west", topic)) == numbered(1_000)
+
+
+def reached(copier: Copier, offset: int) -> bool:
+    """Whether the only partition is at this offset, after another attempt to copy."""
+    try:
+        copier.copy(time.monotonic() + 0.2)
+    except Retry:
+        return False
+    return copier.progress()[0].position.offset == offset
 
 
 test_log_directories_are_read = directories.test_directories_come_in_the_order_of_log_dirs

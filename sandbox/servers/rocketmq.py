@@ -21,8 +21,12 @@ SET = f"rocketmq-{VERSION}"
 _FAST, _REPLICATION = -2, 1
 """The other ports of a broker, relative to the first. The second follows from it whatever the settings are; in RocketMQ
 4.9, so does that of replicas."""
-_OLD_JVM = tuple(f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in ("jdk.internal.ref", "sun.nio.ch"))
-"""RocketMQ 4.9 unmaps its files by reflection (MappedFile.java)."""
+_OLD_JVM = tuple(
+    f"--add-{access}=java.base/{package}=ALL-UNNAMED"
+    for access in ("opens", "exports")
+    for package in ("jdk.internal.ref", "sun.nio.ch")
+)
+"""Older versions unmap their files through Java's internal classes (MappedFile.java of 4.9, UtilAll.java of 5.1)."""
 _CLUSTER_REQUEST = b'{"code":106,"language":"OTHER","version":479,"opaque":1,"flag":0}'
 
 
@@ -212,7 +216,7 @@ def _access_control(name: str, password: str) -> dict[str, object]:
 def _process(
     server: LocalServer, main: str, conf: Path, flags: Sequence[str], tls: Tls | None, version: str
 ) -> Process:
-    root, older = server.root, _OLD_JVM if version.startswith("4.") else ()
+    root, older = server.root, () if version == VERSION else _OLD_JVM
     options = [
         f"-Duser.home={root}",
         f"-Drocketmq.home.dir={root}",

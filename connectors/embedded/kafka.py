@@ -62,6 +62,7 @@ class Kafka(LocalServer):
     ) -> None:
         super().__init__(name, root.absolute())
         self._set = f"kafka-{version}"
+        self._checkpoint = _SNAPSHOT if tuple(map(int, version.split("."))) >= _SNAPSHOT_SINCE else _CHECKPOINT
         self._heap, self._settings, self._security = heap, dict(settings or {}), security
         self._progress = progress or (lambda _done, _total: None)
         self._ports = self._take_ports()
@@ -119,16 +120,18 @@ class Kafka(LocalServer):
         self._run_format()
         template.parent.mkdir(exist_ok=True)
         draft = template.with_suffix(f".{uuid.uuid4()}")
-        shutil.copyfile(directories[0] / _CHECKPOINT, draft)
+        shutil.copyfile(directories[0] / self._checkpoint, draft)
         draft.replace(template)
 
     def _format_as(self, checkpoint: bytes, directories: Sequence[Path]) -> None:
         """Format the directories. Each has its own id; a checkpoint contains only the features of Kafka's version
         (Formatter.java)."""
         cluster = self.cluster_id()
-        for path in directories:
+        for number, path in enumerate(directories):
             path.mkdir(parents=True, exist_ok=True)
-            (path / _CHECKPOINT).write_bytes(checkpoint)
+            if number == 0 or self._checkpoint == _CHECKPOINT:
+                (path / self._checkpoint).parent.mkdir(exist_ok=True)
+                (path / self._checkpoint).write_bytes(checkpoint)
             ids = {"cluster.id": cluster, "node.id": self.layout()["node.id"], "directory.id": new_id()}
             write_properties(path / _META, {"version": 1, **ids})
 
@@ -203,6 +206,8 @@ def new_id() -> str:
 _EXIT = "-XX:+ExitOnOutOfMemoryError"
 """Without it, a broker that ran out of memory may go on without some of its threads."""
 _META, _CHECKPOINT = "meta.properties", "bootstrap.checkpoint"
+_SNAPSHOT, _SNAPSHOT_SINCE = "__cluster_metadata-0/00000000000000000000-0000000000.checkpoint", (4, 4)
+"""What has the features in place of `_CHECKPOINT` since this version, only in the first directory."""
 _PROTOCOLS = ("PLAINTEXT", "SASL_PLAINTEXT", "SASL_SSL", "SSL")
 _LOGGING = (
     "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",

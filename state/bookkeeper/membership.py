@@ -75,7 +75,7 @@ def settle(seen: Sequence[Sighting], before: Topology | None, policy: Membership
     old_bookies = {bookie.id: bookie for bookie in before.bookies} if before else {}
     sightings = {sighting.bookie: sighting for sighting in seen}
     bookies = [
-        _grouped(_step(old_bookies.get(name), sightings.get(name), now_ms), sightings.get(name))
+        _grouped(_step(old_bookies.get(name), sightings.get(name), now_ms), old_bookies.get(name), sightings.get(name))
         for name in sorted({*old_bookies, *sightings})
     ]
     if policy.unnamed:
@@ -132,9 +132,12 @@ def _step(before: Bookie | None, seen: Sighting | None, now_ms: int) -> Bookie:
     return Bookie(name, rack, status, since if status is before.status else now_ms, zxid, status, begun)
 
 
-def _grouped(bookie: Bookie, seen: Sighting | None) -> Bookie:
+def _grouped(bookie: Bookie, before: Bookie | None, seen: Sighting | None) -> Bookie:
     """The bookie with the groups of its sighting; the last ones hold until the rack map answers."""
-    return bookie if seen is None or seen.groups is None else replace(bookie, groups=seen.groups)
+    groups = seen.groups if seen else None
+    if groups is None and before:
+        groups = before.groups
+    return bookie if bookie.groups == groups else replace(bookie, groups=groups)
 
 
 def _decommissioned(bookie: Bookie, seen: Sighting | None) -> bool:

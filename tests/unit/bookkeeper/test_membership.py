@@ -1,5 +1,7 @@
 from dataclasses import replace
 
+import pytest
+
 from trueup.state.bookkeeper.membership import MembershipPolicy, SettledTopology, settle
 from trueup.state.bookkeeper.observations import Sighting
 from trueup.state.bookkeeper.topology import Bookie, Status, Topology
@@ -45,6 +47,13 @@ def test_registered_bookies_live():
 def test_the_policy_travels_with_the_topology():
     after = settle(seen(), None, MembershipPolicy(min_racks=3, enforce_min_racks=True), 0).topology
     assert (after.min_racks, after.enforce_min_racks) == (3, True)
+
+
+@pytest.mark.parametrize("registered", ["writable", "readonly", ""])
+def test_groups_hold_until_the_rack_map_answers(registered: str):
+    grouped = [sight("b1")._replace(groups=("a",))]
+    assert bookie(run((0, grouped), (1, [sight("b1", registered)]))).groups == ("a",)
+    assert bookie(run((0, grouped), (1, [sight("b1", registered)._replace(groups=())]))).groups == ()
 
 
 def test_a_registration_that_may_not_be_read_is_no_restart():

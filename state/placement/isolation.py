@@ -5,6 +5,7 @@ class is BookKeeper's own, and `replaceBookie` respects the groups only in worke
 ledger is not marked if a bookie outside its groups could receive a replica.
 """
 
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -14,22 +15,24 @@ from trueup.state.common.arrays import spans
 from trueup.state.common.rules import Verdict
 from trueup.state.placement.policy.bookie_classes import BookieClass
 from trueup.state.placement.policy.fragments import (
+    ABSENT,
     DEAD,
     GONE,
     LEAVES_GROUP,
-    LOST,
     NO_BOOKIES,
     OUTSIDE_GROUP,
     UNKNOWN_GROUP,
     FragmentJudge,
 )
 from trueup.state.placement.policy.groups import groups_of
+from trueup.state.placement.policy.replacement import refilled
 from trueup.state.placement.rules import RULES
 
 _VERDICT = np.array([rule.verdict for rule in RULES], np.uint8)
 _DRIFTED = _VERDICT == Verdict.DRIFTED
 _JUDGED = _DRIFTED | ((_VERDICT == Verdict.TRUE) & (np.arange(len(RULES)) != GONE))
 """Rules of ledgers that are marked, or true, unless their groups forbid it."""
+_AWAY = ABSENT | DEAD
 _TARGET = np.isin(np.arange(len(BookieClass)), [BookieClass.WRITABLE, BookieClass.ODD, BookieClass.UNPLACED])
 
 
@@ -87,38 +90,64 @@ class IsolationJudge:
         first = np.cumsum(count) - count
         outside = ~inside[rings].all(axis=1)
         drifted = _DRIFTED[rule[rows]]
-        leaves, short = self._repairs(rings, inside, allowed, np.repeat(rows, count), rule)
+        leaves, lasting, short = self._repairs(rings, inside, allowed, np.repeat(rows, count), isolation)
         ahead = np.where(outside, np.arange(len(rings)), len(rings))
         worst = np.minimum.reduceat(ahead, first) - first
         stray = ~drifted & (worst < count)
-        conditions = [drifted & _any(leaves, first), drifted & _any(short, first), stray]
+        conditions = [drifted & _any(leaves, first), drifted & _any(short, first) & ~_any(lasting, first), stray]
         rule[rows] = np.select(conditions, [LEAVES_GROUP, NO_BOOKIES, OUTSIDE_GROUP], rule[rows].astype(np.int64))
         fragment[rows[stray]] = worst[stray]
 
     def _repairs(
-        self, rings: Column, inside: Column, allowed: frozenset[str], owner: Column, rule: Column
-    ) -> tuple[Column, Column]:
-        """Whether a worker may select a bookie outside the groups for each fragment, and whether there are too few
-        inside. ``owner``: the row of each fragment."""
-        if self._policy.leave_isolation:
-            return np.zeros(len(rings), bool), np.zeros(len(rings), bool)
+        self, rings: Column, inside: Column, allowed: frozenset[str], owner: Column, isolation: str
+    ) -> tuple[Column, Column, Column]:
+        """Whether a worker may select a bookie outside the groups for each fragment; whether it finds bookies in place
+        of the lost ones; and whether there are too few. ``owner``: the row of each fragment."""
         here, target = inside[rings], _TARGET[self._kinds[rings]]
-        others = self._targets() - (len(spare := self._targets_in(allowed)))
-        leaves = others > (target & ~here).sum(axis=1)
-        if not self._policy.workers_isolate:
-            return leaves, np.zeros(len(rings), bool)
-        lost = DEAD[self._kinds[rings]].sum(axis=1)
-        short = (lost > 0) & (len(spare) - (target & here).sum(axis=1) < lost)
-        return leaves & ((rule[owner] != LOST) | self._moves(rings, owner, lost)), short
+        permitted = self._policy.leave_isolation
+        away: Column = np.count_nonzero(_AWAY[self._kinds[rings]], axis=1) > 0
+        lost: Column = np.count_nonzero(DEAD[self._kinds[rings]], axis=1) > 0
+        outside = self._targets() - len(self._targets_in(allowed)) > (target & ~here).sum(axis=1)
+        moves = self._moves(rings, owner) & ~away
+        if not self._groups.respected(isolation):
+            return outside & (away | moves) & (not permitted), lost, np.zeros(len(rings), bool)
+        filled, adheres = self._refilled(rings, here, allowed, owner, away)
+        leaves = outside & np.where(away, filled & ~adheres, moves) & (not permitted)
+        return leaves, lost & filled, lost & ~filled
 
-    def _moves(self, rings: Column, owner: Column, lost: Column) -> Column:
+    def _moves(self, rings: Column, owner: Column) -> Column:
         """Whether a worker that repairs the ledger also moves replicas of each fragment for the sake of racks."""
         quorum, moves = self._ledgers.quorum[owner], np.zeros(len(rings), bool)
         for width in np.unique(quorum).tolist():
             some = quorum == width
             moves[some] = self._bench.facts(self._classes[rings[some]], width).fails
-        moves &= lost == 0
         return moves
+
+    def _refilled(
+        self, rings: Column, here: Column, allowed: frozenset[str], owner: Column, away: Column
+    ) -> tuple[Column, Column]:
+        """Whether a worker finds bookies within the groups in place of the absent members of each fragment, and whether
+        the fragment then adheres in any case. Where it does not, the worker moves replicas for the sake of racks."""
+        filled, adheres = ~away, ~away
+        rows = np.flatnonzero(away)
+        forms = np.column_stack([self._ledgers.quorum[owner[rows]], self._classes[rings[rows]], here[rows]])
+        forms, which = np.unique(forms.astype(np.int64), axis=0, return_inverse=True)
+        size = rings.shape[1]
+        answers = [self._after(form[1 : size + 1], form[size + 1 :] > 0, allowed, int(form[0])) for form in forms]
+        table = np.array(answers, bool).reshape(-1, 2)[which.reshape(-1)]
+        filled[rows], adheres[rows] = table[:, 0], table[:, 1]
+        return filled, adheres
+
+    def _after(self, ring: Column, here: Column, allowed: frozenset[str], quorum: int) -> tuple[bool, bool]:
+        """The same for one ring of classes. ``here``: whether each member is within the groups."""
+        classes, topology = self._bench.bookie_classes, self._bench.topology
+        kinds, racks = classes.kind[ring], [classes.racks[rack] for rack in classes.rack[ring].tolist()]
+        spares = Counter(classes.racks[classes.rack[classes.of[bookie]]] for bookie in self._targets_in(allowed))
+        spares.subtract(rack for rack, taken in zip(racks, here & _TARGET[kinds], strict=True) if taken)
+        lost, unknown = (np.flatnonzero(kind).tolist() for kind in (_AWAY[kinds], kinds != BookieClass.WRITABLE))
+        settings = quorum, topology.min_racks, topology.enforce_min_racks
+        filled, adheres = refilled(racks, lost, +spares, *settings, unknown=unknown)
+        return filled, adheres and classes.level and not classes.unplaced
 
     def _targets(self) -> int:
         classes = self._bench.bookie_classes

@@ -25,7 +25,7 @@ class IsolationGroups:
         here = (bookie for bookie in topology.bookies if bookie.status in (Status.WRITABLE, Status.READONLY))
         self.listed = all(bookie.groups is not None for bookie in here)
         """Whether the groups of all registered bookies are known."""
-        self._isolates = policy.kind == "isolation"
+        self._isolates, self._respected = policy.kind == "isolation", policy.workers_isolate
         self._default: Groups = frozenset(policy.groups), frozenset(policy.secondary_groups)
         self._writable = {bookie.id for bookie in topology.bookies if bookie.status is Status.WRITABLE}
         self._others = frozenset(bookie.id for bookie in topology.bookies if not bookie.groups)
@@ -50,6 +50,12 @@ class IsolationGroups:
         primary, secondary = groups_in(isolation) if isolation.startswith("[") else self._client(isolation)
         isolated = bool(primary or isolation.startswith("[")) and EVERY_GROUP not in primary
         return (primary, secondary) if isolated else None
+
+    def respected(self, isolation: str) -> bool:
+        """Whether workers replace lost bookies within the groups of this text. They know the groups in the metadata and
+        in their own settings, not those of namespaces."""
+        own = isolation.startswith("[") or self._client(isolation) == self._default
+        return own and self._respected
 
     def source(self, isolation: str) -> str:
         """Where the groups of this text are from."""

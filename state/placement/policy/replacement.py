@@ -9,7 +9,8 @@ Racks are locations ("/rack1"); None is `/default-rack`. Of a bookie outside the
 whether it would refuse the ledger.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import lru_cache
@@ -118,6 +119,54 @@ def refill(
     steps = [(racks[i], frozenset(racks[:i] + racks[i + 1 :])) for i in todo]
     outcomes = _refills(tuple(steps), tuple(sorted(pool.items())), enforce)
     return _verdict(outcomes, len(todo))
+
+
+def refilled(
+    members: Sequence[Rack],
+    lost: Collection[int],
+    spares: Mapping[Rack, int],
+    quorum: int,
+    min_racks: int = 2,
+    enforce: bool = False,
+    *,
+    unknown: Collection[int] = (),
+) -> tuple[bool, bool]:
+    """Whether `refill` can succeed with these spares, and whether the ring then adheres whatever bookies it selects.
+
+    ``unknown``: positions of other members that BookKeeper does not know. A search that is cut does not promise that
+    the ring adheres.
+    """
+    possible = bool(refill(members, lost, spares, enforce))
+    todo = sorted(lost)
+    if not possible or len(spares) ** len(todo) > STATES:
+        return possible, False
+    racks = [rack or DEFAULT_RACK for rack in members]
+    pool = Counter({rack or DEFAULT_RACK: count for rack, count in spares.items() if count > 0})
+    others = frozenset(unknown) - {*todo}
+    need = min(quorum, min_racks)
+    rings = _rings(tuple(racks), tuple(todo), pool, enforce)
+    return True, all(_adheres(ring, others, quorum, need, enforce) for ring in rings)
+
+
+def _rings(racks: tuple[str, ...], todo: tuple[int, ...], pool: Counter[str], enforce: bool) -> Iterator[list[str]]:
+    """Racks of the rings that result from all choices of `refill`."""
+    ring = list(racks)
+
+    def place(step: int) -> Iterator[list[str]]:
+        if step == len(todo):
+            yield ring
+            return
+        at = todo[step]
+        stock = [rack for rack, count in pool.items() if count > 0 and not (enforce and rack == DEFAULT_RACK)]
+        others = {*racks[:at], *racks[at + 1 :]}
+        choice = [rack for rack in stock if rack == racks[at]] or [rack for rack in stock if rack not in others]
+        for rack in choice or ([] if enforce else stock):
+            ring[at] = rack
+            pool[rack] -= 1
+            yield from place(step + 1)
+            pool[rack] += 1
+
+    return place(0)
 
 
 def colourable(size: int, quorum: int, bookies: Mapping[Rack, int], min_racks: int = 2, enforce: bool = False) -> bool:

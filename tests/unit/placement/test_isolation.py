@@ -119,7 +119,31 @@ def test_a_loss_is_marked_if_all_other_bookies_are_in_the_group() -> None:
 
 def test_a_loss_is_marked_if_workers_respect_groups() -> None:
     policy = replace(ISOLATION, workers_isolate=True)
-    assert rules(closed("a1", "a2"), topology("a2", policy=policy)) == ["lost-member"]
+    assert rules(closed("a2", "a3"), topology("a3", policy=policy)) == ["lost-member"]
+
+
+def test_a_loss_is_not_marked_if_workers_would_then_leave_the_group_for_racks() -> None:
+    policy = replace(ISOLATION, workers_isolate=True)
+    assert rules(closed("a1", "a2"), topology("a2", policy=policy)) == ["leaves-isolation-group"]
+    assert rules(closed("a1", "a2"), replace(topology("a2", policy=policy), min_racks=1)) == ["lost-member"]
+
+
+def test_workers_do_not_know_the_groups_of_namespaces() -> None:
+    policy = replace(ISOLATION, workers_isolate=True, groups=("b",))
+    seen = replace(topology("a3", policy=policy), namespaces=(NamespaceGroups("public/orders", ("a",)),))
+    ledgers = concat([closed("a2", "a3", isolation=text) for text in (OF_NAMESPACE, A)])
+    assert rules(ledgers, seen) == ["leaves-isolation-group", "lost-member"]
+
+
+def test_one_fragment_that_workers_can_repair_in_the_groups_is_enough() -> None:
+    policy = replace(ISOLATION, workers_isolate=True)
+    ledgers = [row(1, ["a1", "a2", "a3"], *more, quorum=3, isolation=A) for more in ([], [["a3", "b1", "b2"]])]
+    assert rules(concat(ledgers), topology("a3", policy=policy, without="n1")) == ["too-few-bookies", "lost-member"]
+
+
+def test_a_fragment_that_needs_no_repair_leaves_no_group() -> None:
+    ledger = row(1, ["a3", "n1"], ["a1", "a2"], quorum=2, isolation=A)
+    assert rules(ledger, topology("a3", without="b1 b2")) == ["lost-member"]
 
 
 def test_workers_that_respect_groups_need_a_bookie_there() -> None:
@@ -137,9 +161,9 @@ def test_workers_that_respect_groups_ignore_them_for_racks() -> None:
 def test_a_loss_is_not_marked_if_another_fragment_needs_racks() -> None:
     policy = replace(ISOLATION, workers_isolate=True)
     ledgers = [
-        row(1, ["a1", "a2"], [other, "a3"], quorum=2, isolation=isolation_text(["a"], ["b"])) for other in ("a1", "n1")
+        row(1, ["a2", "a3"], [other, "a1"], quorum=2, isolation=isolation_text(["a"], ["b"])) for other in ("b1", "n1")
     ]
-    assert rules(concat(ledgers), topology("a2", policy=policy)) == ["leaves-isolation-group", "lost-member"]
+    assert rules(concat(ledgers), topology("a3", policy=policy)) == ["leaves-isolation-group", "lost-member"]
 
 
 def test_an_operator_may_put_replicas_before_groups() -> None:

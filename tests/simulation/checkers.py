@@ -32,17 +32,26 @@ class Rank(IntEnum):
     """Verdicts of fragments. The worst is the verdict of the ledger."""
 
     TRUE = 0
-    OPEN = 1
-    RACKS_BLOCKED = 2
-    RACKS_DRIFTED = 3
-    PENDING = 4
-    LOSS_BLOCKED = 5
-    LOSS_DRIFTED = 6
-    UNKNOWN = 7
+    SOFT = 1
+    OUTSIDE = 2
+    OPEN = 3
+    RACKS_BLOCKED = 4
+    RACKS_DRIFTED = 5
+    NOT_PLACED = 6
+    PENDING = 7
+    LOSS_BLOCKED = 8
+    LOSS_DRIFTED = 9
+    LEAVES = 10
+    UNKNOWN = 11
+
+    @property
+    def verdict(self) -> Verdict:
+        return VERDICT.get(self, Verdict.BLOCKED)
 
 
 VERDICT = {
     Rank.TRUE: Verdict.TRUE,
+    Rank.SOFT: Verdict.TRUE,
     Rank.RACKS_DRIFTED: Verdict.DRIFTED,
     Rank.LOSS_DRIFTED: Verdict.DRIFTED,
     Rank.UNKNOWN: Verdict.UNKNOWN,
@@ -61,6 +70,8 @@ class Attendance:
     waiting: set[str] = field(default_factory=set)
     held_at: int | None = None
     was_writable: set[str] = field(default_factory=set)
+    groups: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    namespaces: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] | None = None
 
     @property
     def missing(self) -> set[str]:
@@ -113,7 +124,7 @@ class Oracle:
         return max(self._fragment(ledger, at, frozenset(refusing)) for at in range(len(ledger.fragments)))
 
     def verdict(self, ledger: Ledger, refusing: Iterable[str] = ()) -> Verdict:
-        return VERDICT.get(self.rank(ledger, refusing), Verdict.BLOCKED)
+        return self.rank(ledger, refusing).verdict
 
     def _fragment(self, ledger: Ledger, at: int, refusing: frozenset[str]) -> Rank:
         ensemble, hollow = ledger.fragments[at].bookies, ledger.hollow(at)
@@ -131,12 +142,20 @@ class Oracle:
                 return Rank.PENDING
             away = [i for i, b in enumerate(ensemble) if b in lost | absent]
             return Rank.LOSS_DRIFTED if can_refill(ensemble, away, self.racks, refusing) else Rank.LOSS_BLOCKED
-        if adheres(ensemble, ledger.quorum, self.before):
-            return Rank.TRUE
+        if (placed := self.placed(ledger, ensemble)) is not Rank.NOT_PLACED:
+            return placed
         if not ledger.closed:
             return Rank.OPEN
         if absent:
             return Rank.PENDING
+        return self.moved(ledger, ensemble, refusing)
+
+    def placed(self, ledger: Ledger, ensemble: Sequence[str]) -> Rank:
+        """Whether the ensemble adheres: TRUE, SOFT or NOT_PLACED."""
+        return Rank.TRUE if adheres(ensemble, ledger.quorum, self.before) else Rank.NOT_PLACED
+
+    def moved(self, ledger: Ledger, ensemble: Sequence[str], refusing: frozenset[str]) -> Rank:
+        """What workers do about an ensemble that does not adhere."""
         walks = can_relocate(ensemble, ledger.quorum, self.racks, refusing)
         return Rank.RACKS_DRIFTED if walks else Rank.RACKS_BLOCKED
 
@@ -159,7 +178,7 @@ class Checkers:
         self.newest: dict[int, tuple[int, frozenset[str]]] = {}
         self.mark_zxids: dict[int, int] = {}
         self.marks_written = 0
-        self._bounds: dict[Any, set[Verdict]] = {}
+        self._ranks: dict[Any, set[Rank]] = {}
 
     # Input of Trueup
 
@@ -231,9 +250,10 @@ class Checkers:
             raise Violation(f"{about} was marked while the loss of {sorted(held)} was held")
         self._others_mark(ledger)
         known = self._refusing(ledger)
-        rank = self.oracle().rank(ledger, known)
-        if VERDICT.get(rank) is not Verdict.DRIFTED:
-            raise Violation(f"{about} was marked while it was {rank.name}: {[f.bookies for f in ledger.fragments]}")
+        ranks = {oracle.rank(ledger, known) for oracle in self.oracles()}
+        if Verdict.DRIFTED not in {rank.verdict for rank in ranks}:
+            names = " or ".join(rank.name for rank in sorted(ranks))
+            raise Violation(f"{about} was marked while it was {names}: {[f.bookies for f in ledger.fragments]}")
 
     def _others_mark(self, ledger: Ledger) -> None:
         mark = self.world.marks.get(ledger.id)
@@ -288,6 +308,10 @@ class Checkers:
             self.attendance,
         )
 
+    def oracles(self) -> Sequence[Oracle]:
+        """One for each state of the bookies that Trueup may know."""
+        return [self.oracle()]
+
     def step(self) -> None:
         """Called after every step of the cluster."""
         for ledger, authors in self.world.fenced:
@@ -296,14 +320,19 @@ class Checkers:
         self.world.fenced.clear()
 
     def bounds(self, ledger: Ledger) -> set[Verdict]:
-        """The verdicts for two cases: no bookie refuses the ledger, and every former member does."""
+        """The verdicts of `ranks`."""
+        return {rank.verdict for rank in self.ranks(ledger)}
+
+    def ranks(self, ledger: Ledger) -> set[Rank]:
+        """The ranks for two cases: no bookie refuses the ledger, and every former member does."""
         ever = frozenset(b for b, zxid in ledger.members_ever.items() if zxid)
-        oracle = self.oracle()
+        oracles = self.oracles()
         fragments = tuple((*f.bookies, ledger.hollow(at)) for at, f in enumerate(ledger.fragments))
-        about = (fragments, ledger.quorum, ledger.closed, ledger.unreadable, ever, oracle.about)
-        if about not in self._bounds:
-            self._bounds[about] = {oracle.verdict(ledger), oracle.verdict(ledger, ever)}
-        return self._bounds[about]
+        settings = ledger.quorum, ledger.acks, ledger.isolation
+        about = (fragments, *settings, ledger.closed, ledger.unreadable, ever, *(oracle.about for oracle in oracles))
+        if about not in self._ranks:
+            self._ranks[about] = {oracle.rank(ledger, no) for oracle in oracles for no in (frozenset(), ever)}
+        return self._ranks[about]
 
     def shown(self, placed: PlacementReport, held: Mapping[int, int], now_ms: int) -> None:
         """Checks the API, for ledgers in the versions that the capture holds: no verdict has a higher count than

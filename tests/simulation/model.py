@@ -5,7 +5,8 @@ is independent of Trueup. Sources of the workers' behaviour: ReplicationWorker, 
 ZkLedgerUnderreplicationManager and ScanAndCompareGarbageCollector of 4.17.
 """
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from random import Random
 
 from tests.simulation.bookkeeper import DEFAULT, Racks, adheres, refill, relocate, windows
@@ -33,6 +34,7 @@ class Bookie:
     returned: bool = False  # registered again, with its data, after it was decommissioned
     handles: set[int] = field(default_factory=set)
     dropped: dict[int, int] = field(default_factory=dict)
+    groups: tuple[str, ...] = ()
 
     def refuses(self, ledger: int, now_ms: int) -> bool:
         return ledger in self.dropped and now_ms - self.dropped[ledger] < REFUSE_MS
@@ -59,6 +61,8 @@ class Ledger:
     mzxid: int = 0
     busy: bool = True
     unreadable: bool = False
+    acks: int = 0  # 0: as the write quorum
+    isolation: str = ""  # as in `state.bookkeeper.isolation`
     members_ever: dict[str, int] = field(default_factory=dict)  # bookie: zxid of the write that dropped it last
 
     @property
@@ -144,6 +148,10 @@ class World:
             self.enforce,
         )
 
+    def listed(self) -> list[tuple[Bookie, tuple[str, ...] | None]]:
+        """All bookies, each with its groups as the rack map lists them; None: it has no groups."""
+        return [(bookie, None) for bookie in self.bookies.values()]
+
     def up(self, bookie: str) -> bool:
         return self.bookies[bookie].state != "down"
 
@@ -195,27 +203,55 @@ class World:
             ledger.members_ever[bookie] = ledger.members_ever[bookie] or ledger.mzxid
 
     def create(self, size: int, quorum: int, careful: bool) -> None:
-        racks = self.racks()
-        usable = racks.choosable()
+        draft = self.draft(size, quorum)
+        usable = self.choosable(draft, size)
         if len(usable) < size:
             return
         ensemble = self.rng.sample(usable, size)
         for _ in range(12 if careful else 0):
-            if adheres(ensemble, quorum, racks):
+            if self.suits(draft, ensemble):
                 break
             ensemble = self.rng.sample(usable, size)
-        ledger = Ledger(self.next_ledger, quorum, self.now_ms, [Fragment(0, ensemble)], version=-1)
+        ledger = replace(draft, fragments=[Fragment(0, ensemble)])
         self.next_ledger += 1
         self.ledgers[ledger.id] = ledger
         self.save(ledger)
         self.note(f"ledger {ledger.id} created on {ensemble} Qw={quorum}")
+
+    def draft(self, _size: int, quorum: int) -> Ledger:
+        """A ledger that its writer is about to create."""
+        return Ledger(self.next_ledger, quorum, self.now_ms, [], version=-1)
+
+    # The placement policy of writers and workers
+
+    def choosable(self, _ledger: Ledger, _size: int) -> list[str]:
+        """The bookies in which a writer places a ledger with ensembles of this size."""
+        return self.racks().choosable()
+
+    def suits(self, ledger: Ledger, ensemble: Sequence[str]) -> bool:
+        """Whether a careful writer creates the ledger with this ensemble."""
+        return adheres(ensemble, ledger.quorum, self.racks())
+
+    def misplaced(self, ledger: Ledger, ensemble: Sequence[str]) -> bool:
+        """Whether a worker wants to move replicas although no member is lost."""
+        return not adheres(ensemble, ledger.quorum, self.racks())
+
+    def replacements(self, _ledger: Ledger, ensemble: Sequence[str], lost: Sequence[int]) -> dict[int, str] | None:
+        """New members in these positions as a worker selects them; None if there are too few bookies."""
+        return refill(ensemble, lost, self.racks(), self.rng.choice)
+
+    def replacements_of_writer(
+        self, ledger: Ledger, ensemble: Sequence[str], lost: Sequence[int]
+    ) -> dict[int, str] | None:
+        """New members in these positions as the writer selects them."""
+        return self.replacements(ledger, ensemble, lost)
 
     def add(self, ledger: Ledger) -> None:
         """Write a round of entries; the writer replaces members that do not accept them."""
         tail = ledger.fragments[-1]
         lost = [i for i, b in enumerate(tail.bookies) if self.bookies[b].state != "writable"]
         if lost:
-            found = refill(tail.bookies, lost, self.racks(), self.rng.choice)
+            found = self.replacements_of_writer(ledger, tail.bookies, lost)
             if found is None:
                 self.close(ledger)
                 return
@@ -377,18 +413,18 @@ class World:
         changed = False
         for at, lost in self._lost(ledger):
             if ledger.closed or at < len(ledger.fragments) - 1:
-                found = refill(ledger.fragments[at].bookies, lost, self.racks(), self.rng.choice)
+                found = self.replacements(ledger, ledger.fragments[at].bookies, lost)
                 changed |= found is not None and self._move(ledger, at, found)
         if ledger.closed and self.moves_racks:
             losing = {at for at, _ in self._lost(ledger)}
             for at, fragment in enumerate(ledger.fragments):
-                if at not in losing and not adheres(fragment.bookies, ledger.quorum, self.racks()):
+                if at not in losing and self.misplaced(ledger, fragment.bookies):
                     changed |= self._relocate(ledger, at)
         if changed:
             self.note(f"ledger {ledger.id} repaired to {[f.bookies for f in ledger.fragments]}")
         bad = bool(self._lost(ledger)) or (not ledger.closed and self.tail_lacks(ledger))
         if ledger.closed and self.moves_racks:
-            bad |= not all(adheres(f.bookies, ledger.quorum, self.racks()) for f in ledger.fragments)
+            bad |= any(self.misplaced(ledger, f.bookies) for f in ledger.fragments)
         return bad
 
     def _lost(self, ledger: Ledger) -> list[tuple[int, list[int]]]:

@@ -20,11 +20,12 @@ class PlacementPart(Part):
     """Bookies, ledgers of other applications, marks and workers, and what Trueup does about them."""
 
     name = "placement"
+    watch: type[Checkers] = Checkers
 
     def __init__(self, around: Surroundings, parts: PlacementParts) -> None:
         super().__init__(around)
         self.parts = parts
-        self.checkers, self.checkpoint = Checkers(self.world), checkpoint()
+        self.checkers, self.checkpoint = self.watch(self.world), checkpoint()
         self.stale_ms = self.rng.choice(STALE_MS)
         self.own = set[int]()
         """The ledgers that this part writes."""
@@ -76,7 +77,7 @@ class PlacementPart(Part):
 
     def _populate(self) -> None:
         rng, world = self.rng, self.world
-        racks = [f"/r{i}" for i in range(rng.choice((2, 2, 3, 4)))] + ([""] if rng.random() < 0.15 else [])
+        racks = self._locations()
         for number in range(rng.randint(3, 8)):
             world.start(f"b{number}", racks[number % len(racks)] if rng.random() < 0.9 else rng.choice(racks))
         world.moves_racks = rng.random() < 0.9
@@ -87,6 +88,16 @@ class PlacementPart(Part):
             world.add(ledger)
             if rng.random() < 0.8:
                 world.close(ledger)
+
+    def _locations(self) -> list[str]:
+        """The locations of bookies; an empty one is not in the rack map."""
+        rng = self.rng
+        return [f"/r{i}" for i in range(rng.choice((2, 2, 3, 4)))] + ([""] if rng.random() < 0.15 else [])
+
+    def _near(self, bookie: str) -> list[str]:
+        """The bookies that fail together with this one."""
+        rack = self.world.bookies[bookie].rack
+        return [other.id for other in self.world.bookies.values() if other.rack == rack]
 
     def _create(self) -> None:
         size, number = self.rng.choice((1, 2, 2, 3, 3, 4, 5)), self.world.next_ledger
@@ -140,9 +151,9 @@ class PlacementPart(Part):
         bookie = rng.choice(list(world.bookies.values()))
         what = rng.random()
         if what < 0.08:
-            for other in list(world.bookies.values()):
-                if other.state != "down" and other.rack == bookie.rack:
-                    world.stop(other.id)
+            for other in self._near(bookie.id):
+                if world.up(other):
+                    world.stop(other)
         elif what < 0.14 and len(world.bookies) < 10:
             world.start(f"b{len(world.bookies)}", rng.choice(self.racks))
         elif bookie.state == "down":

@@ -18,10 +18,9 @@ from tests.simulation.journal import JournalLog
 from tests.simulation.link_part import LinkPart
 from tests.simulation.linking import LinkParts
 from tests.simulation.logdirs_part import LogDirsPart, LogDirsParts
-from tests.simulation.model import World
 from tests.simulation.part import Part, Stream
-from tests.simulation.placement_part import PlacementPart
 from tests.simulation.placing import PlacementParts
+from tests.simulation.policy_parts import POLICIES
 from tests.simulation.pulsar_part import PulsarPart, PulsarParts
 from trueup.state.placement.settings import PLACEMENT
 from trueup.state.settings.section import Section
@@ -62,6 +61,8 @@ class Outcome:
     takeovers: int
     marks: int = 0
     repaired: int = 0
+    watched: int = 0
+    """The number of moves that were compared with isolation groups."""
     deleted: int = 0
     confirmed: int = 0
     removed: int = 0
@@ -88,12 +89,14 @@ class Application:
 
 
 class Simulation:
-    """The state of one seed. ``only``: the names of the parts; chosen by the seed if it is empty."""
+    """The state of one seed. ``only``: the names of the parts; chosen by the seed if it is empty. ``policy``: the
+    placement policy of clients and Trueup."""
 
-    def __init__(self, seed: int, parts: Parts | None = None, only: Collection[str] = ()) -> None:
+    def __init__(self, seed: int, parts: Parts | None = None, only: Collection[str] = (), policy: str = "rack") -> None:
         self.seed, self.rng, self.kinds = seed, Random(seed), parts or Parts()
-        rng = self.rng
-        self.world = World(rng, rng.choice((1, 2, 2, 2, 2, 3)), rng.random() < 0.1)
+        rng, self.policy = self.rng, policy
+        world, self._placement = POLICIES[policy]
+        self.world = world(rng, rng.choice((1, 2, 2, 2, 2, 3)), rng.random() < 0.1)
         self.log, self.time = JournalLog(), WallClock()
         elects = rng.random() < 0.5
         self.processes = [
@@ -110,7 +113,7 @@ class Simulation:
         """Ledgers have a placement, so Pulsar is never without it."""
         names = only or self.rng.choice(SUBSETS)
         if "placement" in names:
-            yield PlacementPart(self, self.kinds.placement)
+            yield self._placement(self, self.kinds.placement)
         if "pulsar" in names:
             yield PulsarPart(self, self.kinds.pulsar)
         if "links" in names:
@@ -259,9 +262,9 @@ class Simulation:
             part.ended()
 
 
-def simulate(seed: int, parts: Parts | None = None, only: Collection[str] = ()) -> Outcome:
+def simulate(seed: int, parts: Parts | None = None, only: Collection[str] = (), policy: str = "rack") -> Outcome:
     """Run one seed. Raises `Violation` with the last events as its notes."""
-    simulation = Simulation(seed, parts, only)
+    simulation = Simulation(seed, parts, only, policy)
     try:
         return simulation.run()
     except Exception as error:
@@ -271,5 +274,6 @@ def simulate(seed: int, parts: Parts | None = None, only: Collection[str] = ()) 
 
 def trace(simulation: Simulation, lines: int = 40) -> str:
     """How to repeat a run, and its last events."""
-    again = f"seed {simulation.seed}; repeat with: python -m tests.simulation --seed {simulation.seed} --verbose"
-    return "\n".join([again, *simulation.world.log[-lines:]])
+    policy = "" if simulation.policy == "rack" else f" --policy {simulation.policy}"
+    again = f"python -m tests.simulation --seed {simulation.seed}{policy} --verbose"
+    return "\n".join([f"seed {simulation.seed}; repeat with: {again}", *simulation.world.log[-lines:]])

@@ -27,6 +27,8 @@ def columns(ledger: Ledger, seen_ms: int) -> Ledgers:
         ledger.id,
         *ensembles,
         quorum=ledger.quorum,
+        acks=ledger.acks or ledger.quorum,
+        isolation=ledger.isolation,
         state=state,
         mzxid=ledger.mzxid,
         version=ledger.version,
@@ -145,8 +147,8 @@ class Eyes:
 
     def _bookies(self) -> None:
         sightings = [
-            Sighting(b.id, b.rack or None, "" if b.state == "down" else b.state, b.cookie, b.registered_zxid)
-            for b in self.world.bookies.values()
+            Sighting(b.id, b.rack or None, "" if b.state == "down" else b.state, b.cookie, b.registered_zxid, groups)
+            for b, groups in self.world.listed()
             if b.cookie or b.state != "down"
         ]
         self.checkers.sighted(sightings)

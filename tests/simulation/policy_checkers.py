@@ -254,6 +254,18 @@ class PlacedCheckers(PolicyCheckers):
         oracle: Oracle = self.judge(base.racks, base.before, base.seen, self.policy)
         return oracle
 
+    def todo(self) -> list[int]:
+        """Without ledgers that a bookie refuses: workers select one of the same zone or region first, and do not try
+        another one after it."""
+        return [number for number in super().todo() if not self._refused(number)]
+
+    def ours(self) -> list[int]:
+        return [number for number in super().ours() if not self._refused(number)]
+
+    def _refused(self, ledger: int) -> bool:
+        now_ms = self.world.now_ms
+        return any(bookie.refuses(ledger, now_ms) for bookie in self.world.bookies.values())
+
     def marking(self, ledger: Ledger, version: int) -> None:
         if not ledger.members & self.attendance.given_up:
             raise Violation(f"ledger {ledger.id} was marked for its placement: {[f.bookies for f in ledger.fragments]}")

@@ -175,7 +175,7 @@ def test_a_leader_that_acts_after_the_next_one_is_caught():
 
 def planned(change: Callable[[PlacementSettings], PlacementSettings]) -> Callable[..., RepairPlan]:
     """A plan under a policy other than the one in force."""
-    return lambda board, repairs, policy, now_ms, rate: plan(board, repairs, change(policy), now_ms, rate)
+    return lambda board, repairs, policy, *rest: plan(board, repairs, change(policy), *rest)
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ from tests.simulation.simulation import SUBSETS, Simulation, simulate
 SEEDS, ALWAYS, TOGETHER = 1000, 300, 50
 """The first seeds run in every test run, all of them in `make release-check`."""
 ALL = max(SUBSETS, key=len)
-RARE = ("seed", "removed")
-"""What need not happen in every group of seeds."""
+RARE = ("seed", "removed", "watched")
+"""What need not happen in every group of seeds; groups are watched under isolation only."""
 
 
 @pytest.mark.parametrize(

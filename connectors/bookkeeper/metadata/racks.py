@@ -302,8 +302,10 @@ class PulsarRacks:
             at = error.pos if isinstance(error, json.JSONDecodeError) else 0
             expected = "groups of bookies with their racks as JSON"
             raise BadBytes(self.znode, at, expected, str(error), "set racks with pulsar-admin bookies") from error
-        members = [(bookie, name) for name in sorted(groups) for bookie in groups[name]]
-        self._groups = {bookie: tuple(name for other, name in members if other == bookie) for bookie in entries}
+        members = dict[str, tuple[str, ...]]()
+        for name in sorted(groups):
+            members |= {bookie: (*members.get(bookie, ()), name) for bookie in groups[name]}
+        self._groups = members
         self._racks = {host_of(bookie): rack for bookie, rack in racks.items()} | racks
 
 

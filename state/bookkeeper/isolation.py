@@ -27,6 +27,7 @@ def namespace_text(namespace: str) -> str:
     return json.dumps(namespace)
 
 
+@lru_cache(maxsize=4_096)
 def namespace_in(text: str) -> str:
     """The namespace of a text; empty if it is not that of a namespace."""
     return str(json.loads(text)) if text.startswith('"') else ""
@@ -37,6 +38,7 @@ def isolation_text(primary: Iterable[str], secondary: Iterable[str] = ()) -> str
     return json.dumps([sorted({*primary}), sorted({*secondary})])
 
 
+@lru_cache(maxsize=4_096)
 def groups_in(text: str) -> tuple[frozenset[str], frozenset[str]]:
     """The primary and the secondary groups of a text that is neither empty nor `BROKEN`."""
     primary, secondary = json.loads(text)

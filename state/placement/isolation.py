@@ -22,15 +22,15 @@ from trueup.state.placement.policy.fragments import (
     NO_BOOKIES,
     OUTSIDE_GROUP,
     UNKNOWN_GROUP,
+    VERDICTS,
     FragmentJudge,
 )
 from trueup.state.placement.policy.groups import groups_of
 from trueup.state.placement.policy.replacement import refilled
 from trueup.state.placement.rules import RULES
 
-_VERDICT = np.array([rule.verdict for rule in RULES], np.uint8)
-_DRIFTED = _VERDICT == Verdict.DRIFTED
-_JUDGED = _DRIFTED | ((_VERDICT == Verdict.TRUE) & (np.arange(len(RULES)) != GONE))
+_DRIFTED = VERDICTS == Verdict.DRIFTED
+_JUDGED = _DRIFTED | ((VERDICTS == Verdict.TRUE) & (np.arange(len(RULES)) != GONE))
 """Rules of ledgers that are marked, or true, unless their groups forbid it."""
 _AWAY = ABSENT | DEAD
 _TARGET = np.isin(np.arange(len(BookieClass)), [BookieClass.WRITABLE, BookieClass.ODD, BookieClass.UNPLACED])
@@ -48,10 +48,11 @@ class IsolationJudge:
     def apply(self, rule: Column, fragment: Column) -> None:
         """Replace the rule and the worst fragment of each row that its groups decide."""
         for code, isolation in enumerate(self._ledgers.isolations):
-            if self._groups.understood(isolation) and self._groups.of(isolation) is None:
+            understood = self._groups.understood(isolation)
+            if understood and self._groups.of(isolation) is None:
                 continue
             rows = np.flatnonzero((self._ledgers.isolation == code) & _JUDGED[rule])
-            if not (self._groups.understood(isolation) and self._groups.listed):
+            if not (understood and self._groups.listed):
                 rule[rows] = UNKNOWN_GROUP
                 continue
             for size in np.unique(self._ledgers.ensemble[rows]).tolist():

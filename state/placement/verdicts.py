@@ -19,7 +19,15 @@ from trueup.state.common.rules import Verdict
 from trueup.state.placement.evidence import EvidenceFinding, changes, shown, unjudged
 from trueup.state.placement.isolation import IsolationJudge
 from trueup.state.placement.policy.fencing import NO_FORMER, FormerMembers
-from trueup.state.placement.policy.fragments import GONE, UNREADABLE, FragmentJudge, FragmentStage, plain, stages
+from trueup.state.placement.policy.fragments import (
+    GONE,
+    UNREADABLE,
+    VERDICTS,
+    FragmentJudge,
+    FragmentStage,
+    plain,
+    stages,
+)
 from trueup.state.placement.rules import RULES
 
 __all__ = ["NO_FORMER", "ORDER", "FormerMembers", "Verdicts", "evidence", "judge", "order", "unregistered"]
@@ -56,7 +64,6 @@ ORDER = (
 
 _RANK = np.zeros(len(RULES), np.int64)
 _RANK[[RULES.code(rule) for rule in ORDER]] = np.arange(len(ORDER), 0, -1)
-_VERDICT = np.array([rule.verdict for rule in RULES], np.uint8)
 _CHUNK = 1 << 20  # members judged at a time
 
 
@@ -104,7 +111,7 @@ def judge(ledgers: Ledgers, topology: Topology, former: FormerMembers = NO_FORME
     for row in _remembered(ledgers, former, rule):
         rule[row], fragment[row] = _again(bench, ledgers, row, former)
     IsolationJudge(ledgers, bench).apply(rule, fragment)
-    return Verdicts(_VERDICT[rule], rule, copies, racks, fragment, _held(ledgers, bench))
+    return Verdicts(VERDICTS[rule], rule, copies, racks, fragment, _held(ledgers, bench))
 
 
 def _held(ledgers: Ledgers, bench: FragmentJudge) -> Column:
@@ -202,7 +209,7 @@ def _remembered(ledgers: Ledgers, former: FormerMembers, rule: Column) -> list[i
     """Rows that would be repaired, and that a bookie may refuse."""
     if not len(former):
         return []
-    rows = np.flatnonzero(_VERDICT[rule] == Verdict.DRIFTED)
+    rows = np.flatnonzero(VERDICTS[rule] == Verdict.DRIFTED)
     remembered: list[int] = rows[np.isin(ledgers.ledger[rows], former.ledger)].tolist()
     return remembered
 

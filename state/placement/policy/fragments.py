@@ -55,6 +55,8 @@ _FAILING = {"rack": RACKS, "isolation": RACKS, "region": _code("too-few-regions"
 
 BY_RACKS = ("rack", "isolation")
 """Policies that count racks."""
+VERDICTS = np.array([rule.verdict for rule in RULES], np.uint8)
+"""The `Verdict` of each rule, by code."""
 _TABLE = 1 << 22  # patterns are grouped by a table up to this size, above it by sorting
 
 

@@ -18,10 +18,11 @@ NAMESPACES = ("t/one", "t/two")
 
 @dataclass(frozen=True)
 class Move:
-    """A worker moved replicas of a ledger. ``authors``: of the mark at that time."""
+    """A worker moved replicas of a ledger."""
 
     ledger: int
     authors: tuple[str, ...]
+    """The authors of the mark at that time."""
     targets: tuple[str, ...]
     circumstances: object
 

@@ -6,6 +6,7 @@ Ledgers are short and do not expire, so that topics have many ledgers and lose t
 
 import shutil
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -19,7 +20,6 @@ from trueup.sandbox.cluster import SandboxCluster
 from trueup.sandbox.servers.objects import CREDENTIALS, REGION, Objects
 from trueup.state.common.errors import Retry, Stop
 
-VERSION = "4.2.4"
 NAME = "lab"
 """The name of the cluster in Pulsar."""
 REPLICAS = 2
@@ -123,9 +123,14 @@ class PulsarBroker(LocalServer):
 
     def set_up_metadata(self) -> None:
         """Create the cluster, its tenants and namespaces, and the bookies' metadata. Raises `Stop` on failure."""
-        stores = [f"--{kind}=zk:{self._zookeeper}" for kind in ("metadata-store", "configuration-metadata-store")]
-        urls = [f"--web-service-url={self.admin_url}", f"--broker-service-url={self.service_url}"]
-        main = ["org.apache.pulsar.PulsarClusterMetadataSetup", f"--cluster={NAME}", *stores, *urls]
+        options = {
+            "--cluster": NAME,
+            "--metadata-store": f"zk:{self._zookeeper}",
+            "--configuration-metadata-store": f"zk:{self._zookeeper}",
+            "--web-service-url": self.admin_url,
+            "--broker-service-url": self.service_url,
+        }
+        main = ["org.apache.pulsar.PulsarClusterMetadataSetup", *chain.from_iterable(options.items())]
         self.jvm("metadata", self.root / "metadata", main).run(180.0)
 
     def jvm(self, name: str, root: Path, main: Sequence[object]) -> Process:
@@ -158,6 +163,7 @@ class SandboxPulsar(SandboxCluster):
     """
 
     product = "pulsar"
+    version = "4.2.4"
 
     def __init__(
         self,
@@ -168,7 +174,7 @@ class SandboxPulsar(SandboxCluster):
         flags: Sequence[str] = SMALL_JVM,
         broker_flags: Sequence[str] = (),
     ) -> None:
-        super().__init__(root, {"/rack1": bookies}, autorecovery=0, version=VERSION, flags=flags)
+        super().__init__(root, {"/rack1": bookies}, autorecovery=0, version=self.version, flags=flags)
         binary, web = self._ports.take("broker"), self._ports.take("broker-web")
         self._objects = Objects(self.root / "objects", self._ports.take("objects"), [BUCKET]) if tiered else None
         self._ports.save()

@@ -10,19 +10,22 @@ from pathlib import Path
 
 from tests.versions import page, results
 from tests.versions.given import VARIABLE
-from tests.versions.matrix import names, split
+from tests.versions.matrix import SUITES, names, split
 
 HERE = Path(__file__).parent
+OPTIONS = ("--override-ini=junit_family=xunit1", "-p", "no:cacheprovider")
 
 
-def tried(name: str) -> dict[str, results.Result]:
-    """The results of one version; none if the suite did not run."""
+def tried(name: str, only: str = "") -> dict[str, results.Result]:
+    """The results of one version; none if the suite did not run. ``only``: the tests to run (an expression of pytest's
+    option -k), by default all."""
     system, version = split(name)
     with tempfile.TemporaryDirectory() as work:
         report = Path(work) / "report.xml"
-        command = [sys.executable, "-m", "pytest", "-q", str(HERE / f"{system}.py"), f"--junitxml={report}"]
+        suites = [*SUITES[system], "-p", f"tests.versions.{system}"] if system in SUITES else [HERE / f"{system}.py"]
+        command = [sys.executable, "-m", "pytest", "-q", *map(str, suites), f"--junitxml={report}"]
         subprocess.run(
-            [*command, "--override-ini=junit_family=xunit1", f"--basetemp={work}/servers", "-p", "no:cacheprovider"],
+            [*command, "-k", only, f"--basetemp={work}/servers", *OPTIONS],
             env={**os.environ, VARIABLE: version},
             cwd=HERE.parents[1],
             check=False,

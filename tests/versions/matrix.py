@@ -5,10 +5,22 @@ from collections.abc import Mapping, Sequence
 MATRIX: Mapping[str, Sequence[str]] = {
     "kafka": ("2.8.2", "3.0.2", "3.3.2", "3.6.2", "3.9.1", "4.0.2", "4.1.1", "4.2.2", "4.3.1", "4.4.0"),
     "bookkeeper": ("4.14.7", "4.15.4", "4.16.6", "4.17.3", "4.18.0", "4.18.2"),
+    "pulsar": ("3.0.7", "4.0.7", "4.2.4"),
     "zookeeper": ("3.6.4", "3.8.6", "3.9.5"),
     "rocketmq": ("4.9.7", "5.1.4", "5.3.3", "5.5.0"),
 }
 """Oldest first. Each has a suite of the same name in this folder, and each version a lock."""
+
+SUITES: Mapping[str, Sequence[str]] = {
+    "pulsar": (
+        "tests/integration/deletion/test_pulsar_nodes.py",
+        "tests/integration/topic_reader/test_topics.py",
+        "tests/e2e/test_deletion.py",
+        "tests/e2e/test_tiered.py",
+        "tests/e2e/test_reads.py",
+    )
+}
+"""Instead of the tests in the file of the system: suites that run as they are. The file is a plugin of pytest then."""
 
 
 def names() -> list[str]:

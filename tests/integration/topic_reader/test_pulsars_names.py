@@ -10,7 +10,7 @@ import pytest
 from tests.unit.topic_reader.test_topic_names import OF_USERS, OURS, PLAIN, SERVICES
 from trueup.connectors.pulsar.topics import PulsarTopic
 from trueup.sandbox.gateway import Gateway
-from trueup.sandbox.pulsar import VERSION
+from trueup.sandbox.pulsar import SandboxPulsar
 
 pytestmark = pytest.mark.servers
 PIECES = [
@@ -43,7 +43,7 @@ PIECES = [
 
 @pytest.fixture(scope="module")
 def pulsars(new_root: Callable[[], Path]) -> Iterator[Any]:
-    gateway = Gateway("java", new_root(), f"pulsar-{VERSION}")
+    gateway = Gateway("java", new_root(), f"pulsar-{SandboxPulsar.version}")
     yield gateway.java.org.apache.pulsar
     gateway.close()
 

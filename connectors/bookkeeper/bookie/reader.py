@@ -4,14 +4,14 @@ Never fences: of an open ledger it reads only confirmed entries.
 """
 
 import ssl
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from trueup.connectors.bookkeeper.bookie.admin_calls import Calls, Lac
 from trueup.connectors.bookkeeper.bookie.bulk_reads import WINDOW, ReadConnection
 from trueup.connectors.bookkeeper.bookie.codes import NoSuchEntry, NoSuchLedger
 from trueup.connectors.bookkeeper.bookie.entries import DamagedEntry, Digest
-from trueup.connectors.bookkeeper.bookie.striping import EnsembleRange, pieces, write_set
+from trueup.connectors.bookkeeper.bookie.striping import EnsembleRange, held, pieces, write_set
 from trueup.connectors.bookkeeper.metadata.addresses import Address
 from trueup.connectors.closing import Closing
 from trueup.connectors.zookeeper.errors import Forbidden
@@ -116,7 +116,17 @@ class LedgerReader:
         end = self.last()
         for piece in pieces(self._record["fragments"], first, end if last is None else min(last, end)):
             striped = self._quorum < len(piece.bookies)
-            yield from self._striped(piece) if striped else self._whole(piece)
+            entries = range(piece.first, piece.last + 1)
+            yield from self._striped(piece, entries) if striped else self._whole(piece)
+
+    def stripe(self, piece: EnsembleRange, position: int) -> Iterator[tuple[int, memoryview]]:
+        """The entries of a part of a fragment that one place of its ensemble holds, in stored form, in order. They can
+        come from any bookie of the fragment."""
+        self._down.clear()
+        if self._quorum == len(piece.bookies):
+            yield from self._whole(piece)
+        else:
+            yield from self._striped(piece, held(piece, position, self._quorum))
 
     def _whole(self, piece: EnsembleRange) -> Iterator[tuple[int, memoryview]]:
         """Every bookie holds every entry: read from one bookie until it fails, then from the next."""
@@ -144,11 +154,11 @@ class LedgerReader:
                 return bookie
         raise self._lost(at, {bookie: self._down[bookie] for bookie in piece.bookies})
 
-    def _striped(self, piece: EnsembleRange) -> Iterator[tuple[int, memoryview]]:
-        """Read each entry from the first bookie of its write set, from all bookies in parallel."""
+    def _striped(self, piece: EnsembleRange, every: Sequence[int]) -> Iterator[tuple[int, memoryview]]:
+        """Read each of these entries from the first bookie of its write set, from all bookies in parallel."""
         together = self._together(len(piece.bookies))
-        for start in range(piece.first, piece.last + 1, together):
-            entries = range(start, min(start + together, piece.last + 1))
+        for start in range(0, len(every), together):
+            entries = every[start : start + together]
             bodies: dict[int, bytes] = {}
             tried: dict[int, dict[str, TrueupError]] = {entry: {} for entry in entries}
             for bookie in self._ask(piece, entries):

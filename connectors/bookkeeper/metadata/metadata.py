@@ -17,7 +17,7 @@ from trueup.connectors.protobuf import TextError, first_damage, read_text, varin
 from trueup.state.bookkeeper.ledgers import MANY
 from trueup.state.bookkeeper.observations import FragmentRecord, LedgerRecord, LedgerState
 from trueup.state.common.counts import many
-from trueup.state.common.errors import BadBytes
+from trueup.state.common.errors import BadBytes, Refused
 
 KEY = b"BookieMetadataFormatVersion\t"
 _VERSION_DIGITS = 10
@@ -90,10 +90,9 @@ def valid_bookie(name: str) -> bool:
 
 
 def encode(record: LedgerRecord, version: int = 3, password: bytes | None = b"", digest: int = 1) -> bytes:
-    """The bytes as BookKeeper would write them. For tests and benchmarks: Trueup never writes metadata."""
-    head = KEY + b"%d\n" % version
+    """The bytes as BookKeeper would write them. For tests and benchmarks: Trueup creates no ledgers."""
     if version == 1:
-        return head + _encode_v1(record)
+        return KEY + b"1\n" + _encode_v1(record)
     message = LedgerMetadata(
         quorumSize=record["quorum"],
         ensembleSize=record["ensemble"],
@@ -111,9 +110,33 @@ def encode(record: LedgerRecord, version: int = 3, password: bytes | None = b"",
         message.segment.add(ensembleMember=members, firstEntryId=fragment["first_entry"])
     for key, value in record["custom"].items():
         message.customMetadata.add(key=key.encode(), value=value)
+    if version == 3:
+        message.cToken = 0
+    return written(message, version)
+
+
+def message_of(data: bytes, path: str) -> tuple[Any, int]:
+    """The message in these bytes and their format, to be changed and `written` again without a loss. Raises `BadBytes`,
+    and `Refused` for format 1, which has no message, and for text with fields that are not known."""
+    version, at = _header(data, path)
+    if version == 1:
+        raise Refused(f"metadata of format 2 or 3 in {path}", "format 1", "leave the ledger to BookKeeper's workers")
+    if version != 2:
+        return _message(version, data, at, path)[0], version
+    message = LedgerMetadata()
+    try:
+        read_text(data[at:], message, lenient=False)
+    except TextError as error:
+        found = f"other text at byte {at + error.at}"
+        raise Refused(f"known fields in {path}", found, "leave the ledger to BookKeeper's workers") from error
+    return message, version
+
+
+def written(message: Any, version: int) -> bytes:
+    """A message as metadata of format 2 or 3."""
+    head = KEY + b"%d\n" % version
     if version == 2:
-        return head + text_format.MessageToBytes(message)
-    message.cToken = 0
+        return head + bytes(text_format.MessageToBytes(message))
     body: bytes = message.SerializeToString()
     return head + _varint(len(body)) + body
 

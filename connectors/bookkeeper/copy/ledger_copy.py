@@ -1,0 +1,62 @@
+"""One ledger during a copy: locked, with the metadata read under the lock, until it is changed or unlocked."""
+
+from collections.abc import Sequence
+
+from trueup.connectors.bookkeeper.bookie.striping import EnsembleRange, held, pieces
+from trueup.connectors.bookkeeper.copy.ledger_lock import LedgerLock
+from trueup.connectors.bookkeeper.copy.ledger_source import SourceMetadata
+from trueup.connectors.bookkeeper.copy.members import MemberChange, with_members
+from trueup.connectors.bookkeeper.copy.stripes import StripeCopy
+from trueup.connectors.bookkeeper.metadata.layout import BookKeeperPaths
+from trueup.connectors.closing import Closing
+from trueup.connectors.zookeeper.client import ZooKeeperClient
+from trueup.state.bookkeeper.observations import LedgerRecord
+
+
+class LockedLedger(Closing):
+    """A closed ledger that ``client`` has locked, to make these changes. ``holder``: the name in the lock.
+
+    The lock is taken before the metadata are read. Raises `Refused` if another one holds it or the ledger cannot be
+    copied; it is unlocked then.
+    """
+
+    def __init__(
+        self, client: ZooKeeperClient, paths: BookKeeperPaths, ledger: int, changes: Sequence[MemberChange], holder: str
+    ) -> None:
+        self._lock = LedgerLock(client, paths, ledger, holder)
+        self._committed = False
+        try:
+            self.source = SourceMetadata(client, paths, ledger)
+            self._data = with_members(self.source.data, paths.ledger(ledger), changes)
+            self.stripes = stripes(self.source.record, changes)
+        except BaseException:
+            self._lock.release()
+            raise
+
+    def commit(self) -> None:
+        """Let the changes be in force, and unlock the ledger. Every stripe must have been copied. Raises `Refused` if
+        the ledger or the lock was changed by another one, and `Unknown`."""
+        self._lock.commit(self._data, self.source.version)
+        self._committed = True
+
+    def close(self) -> None:
+        """Unlock the ledger, unchanged if there was no commit."""
+        if not self._committed:
+            self._lock.release()
+
+
+def stripes(record: LedgerRecord, changes: Sequence[MemberChange]) -> list[StripeCopy]:
+    """What must be copied before these changes of a closed ledger: nothing where a place holds no entry."""
+    parts = {piece.first: piece for piece in pieces(record["fragments"], 0, record["last_entry"])}
+    copies = (
+        StripeCopy(parts[change.first_entry], change.position, change.after)
+        for change in changes
+        if change.first_entry in parts
+    )
+    return [copy for copy in copies if _has_entries(copy, record["quorum"])]
+
+
+def _has_entries(copy: StripeCopy, quorum: int) -> bool:
+    first, last, bookies = copy.piece
+    once = EnsembleRange(first, min(last, first + len(bookies) - 1), bookies)  # then the places repeat
+    return bool(held(once, copy.position, quorum))

@@ -1,0 +1,66 @@
+"""The lock of a ledger's repair, and the change of its metadata under this lock.
+
+BookKeeper's workers hold the same lock while they repair a ledger (ZkLedgerUnderreplicationManager), and its collector
+of over-replicated ledgers leaves out a locked one. The lock ends with the session that holds it.
+"""
+
+from collections.abc import Sequence
+
+from trueup.connectors.bookkeeper.metadata import mark_codec
+from trueup.connectors.bookkeeper.metadata.layout import BookKeeperPaths
+from trueup.connectors.zookeeper.client import CommittedNode, ZooKeeperClient, check, deletion, writing
+from trueup.connectors.zookeeper.errors import NodeExists, NoNode
+from trueup.state.common.errors import Refused
+
+OWNED = 1
+"""The version of the node of our locks. Locks of BookKeeper's workers have version 0, also those that replace ours."""
+
+
+class LedgerLock:
+    """A lock that ``client`` holds on a ledger. ``holder``: the name in the lock, which is shown to operators."""
+
+    def __init__(self, client: ZooKeeperClient, paths: BookKeeperPaths, ledger: int, holder: str) -> None:
+        self._client, self._paths, self._ledger = client, paths, ledger
+        self._path = paths.lock(ledger)
+        data = mark_codec.vote(holder)
+        try:
+            self._make(data)
+        except NodeExists as error:
+            found = client.look(self._path)
+            by = mark_codec.holder(found[0]) if found else "a worker that has finished"
+            raise Refused(f"the lock of ledger {ledger}", f"it is held by {by or '?'}", "copy it later") from error
+        client.put(self._path, data, OWNED - 1)
+
+    def commit(self, data: bytes, version: int) -> None:
+        """Replace the metadata of the ledger if they have this version, and release the lock, in one transaction.
+        Raises `Refused` if either was taken over, `Unknown` if the response was lost."""
+        operations = [
+            check(self._path, OWNED),
+            writing(self._paths.ledger(self._ledger), data, version),
+            deletion(self._path, OWNED),
+        ]
+        codes = self._committed(operations).codes
+        if any(codes):
+            changed = "its metadata" if codes.index(next(filter(None, codes))) == 1 else "its lock"
+            raise Refused(f"ledger {self._ledger} as it was read, and its lock", f"{changed} changed", "decide again")
+
+    def release(self) -> None:
+        """Delete the lock if it is still ours. Raises `Unknown`, `Retry`."""
+        self._committed([deletion(self._path, OWNED)])
+
+    def _committed(self, operations: Sequence[bytes]) -> CommittedNode:
+        [answer] = self._client.commit([operations])
+        if not isinstance(answer, CommittedNode):
+            raise answer
+        return answer
+
+    def _make(self, data: bytes) -> None:
+        try:
+            self._client.make(self._path, data, ephemeral=True)
+        except NoNode:  # no daemon has ever run
+            for path in (self._paths.replication, self._paths.locks):
+                try:
+                    self._client.make(path)
+                except NodeExists:
+                    continue
+            self._client.make(self._path, data, ephemeral=True)

@@ -29,9 +29,10 @@ STAGES = """# The lifecycle of a repair
 
 Generated from the table in `state/placement/lifecycle.py` by `python -m trueup.streams.docs`; a test compares.
 
-BookKeeper's workers repair the ledger. Trueup writes the mark that requests the repair and observes the ledger. A
-repair is `safe` when the ledger's metadata name enough live bookies on enough racks: a deleted mark proves nothing. An
-event that the table does not contain is refused and changes nothing.
+BookKeeper's workers repair the ledger: Trueup writes the mark that requests the repair and observes the ledger. With
+`placement.executor: copy`, [Trueup copies it](copy.md) itself. A repair is `safe` when the ledger's metadata name
+enough live bookies on enough racks: a deleted mark proves nothing. An event that the table does not contain is refused
+and changes nothing.
 
 """
 

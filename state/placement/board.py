@@ -23,6 +23,21 @@ HOLD = "the release of the hold"
 """What ledgers of a mass loss wait for, as `RepairPlan.waiting` names it."""
 NEWER_WORKERS = "AutoRecovery of BookKeeper 4.16 or later"
 """What ledgers wait for that only BP-54 repairs."""
+_MARKED = np.array([rule.verdict is Verdict.DRIFTED for rule in RULES], bool)
+_COPIED = _MARKED.copy()
+_COPIED[
+    [
+        RULES.code(f"placement.{name}")
+        for name in (
+            "no-walk",
+            "refused-by-target",
+            "too-few-regions",
+            "too-few-zones",
+            "leaves-isolation-group",
+            "outside-isolation-group",
+        )
+    ]
+] = True
 LOST_MEMBER = RULES.code("placement.lost-member")
 """The rule of drifted ledgers that workers of every version repair."""
 
@@ -184,17 +199,25 @@ class RepairPlan:
 
     marks: Rows = field(default_factory=lambda: NO_FINDINGS)
     """The findings whose ledgers are to be marked, in the order of `wanted`."""
+    copies: Rows = field(default_factory=lambda: NO_FINDINGS)
+    """The findings whose ledgers are to be copied, in the order of `wanted`."""
     withdrawals: tuple[Repair, ...] = ()
     """The repairs whose mark is to be removed: its reason is gone, or workers failed to repair the ledger."""
     waiting: Mapping[str, int] = field(default_factory=dict)
     """The number of drifted ledgers that wait, by reason."""
 
 
-def wanted(board: Board, repairs: Mapping[int, Repair], now_ms: int) -> Rows:
-    """Drifted ledgers that may be read, without a repair in progress, highest risk first. Of the first ones, at most
-    every second is one that workers failed to repair: otherwise those that no worker can repair would take all marks
-    again and again."""
-    drifted = board.findings[board.findings["verdict"] == Verdict.DRIFTED]
+def repairable(policy: PlacementSettings) -> Rows:
+    """Whether ledgers with each rule, by code, are repaired: by a mark only drifted ones are, a copy does not depend on
+    the walk and the choice of BookKeeper's workers. bool."""
+    return _COPIED if policy.executor == "copy" else _MARKED
+
+
+def wanted(board: Board, repairs: Mapping[int, Repair], policy: PlacementSettings, now_ms: int) -> Rows:
+    """Repairable ledgers that may be read, without a repair in progress, highest risk first. Of the first ones, at most
+    every second is one that was tried before: otherwise those that cannot be repaired would take all places again and
+    again."""
+    drifted = board.findings[repairable(policy)[board.findings["rule"]]]
     marked = board.marks["ledger"][board.marks["version"] >= 0]
     busy = [r.ledger for r in repairs.values() if r.stage in IN_FLIGHT]
     idle = [r for r in repairs.values() if r.stage not in IN_FLIGHT and (r.attempts or r.next_ms > now_ms)]
@@ -228,32 +251,39 @@ def plan(
     now_ms: int,
     rate: int,
     old_workers: bool = False,
+    copies: int = 0,
 ) -> RepairPlan:
     """The actions that the policy permits now. ``rate``: marks that the rate limit permits; ``old_workers``: whether a
-    worker may take a mark, change nothing and remove it, because it does not repair placement."""
+    worker may take a mark, change nothing and remove it, because it does not repair placement; ``copies``: the number
+    of copies that can begin."""
     if policy.mode == "observe":
         return RepairPlan()
     leaving = (RepairStage.LEAVING, RepairStage.STUCK)
     withdrawals = tuple(r for r in repairs.values() if r.stage in leaving and _may_leave(r, board, now_ms))
     if policy.paused:
-        return RepairPlan(withdrawals=withdrawals, waiting={"paused": len(wanted(board, repairs, now_ms))})
-    drifted = wanted(board, repairs, now_ms)
+        return RepairPlan(withdrawals=withdrawals, waiting={"paused": len(wanted(board, repairs, policy, now_ms))})
+    drifted = wanted(board, repairs, policy, now_ms)
     candidates = unheld(drifted)
     waiting = {HOLD: len(drifted) - len(candidates)}
-    if old_workers:
-        repairable = candidates["rule"] == LOST_MEMBER
-        waiting[NEWER_WORKERS] = int((~repairable).sum())
-        candidates = candidates[repairable]
+    copying = policy.executor == "copy"
+    if old_workers and not copying:
+        replaced = candidates["rule"] == LOST_MEMBER
+        waiting[NEWER_WORKERS] = int((~replaced).sum())
+        candidates = candidates[replaced]
     if policy.mode == "approve":
         approved = {r.ledger: r.version for r in repairs.values() if r.stage is RepairStage.APPROVED}
         versions = zip(candidates["ledger"].tolist(), candidates["version"].tolist(), strict=True)
         permitted = np.array([approved.get(ledger) == version for ledger, version in versions], bool)
         waiting["approval"] = int((~permitted).sum())
         candidates = candidates[permitted]
+    if copying:
+        waiting["a copy to end"] = max(0, len(candidates) - copies)
+        left = {k: v for k, v in waiting.items() if v}
+        return RepairPlan(copies=candidates[:copies], withdrawals=withdrawals, waiting=left)
     room = _room(board, repairs, policy)
     waiting["room for marks"] = max(0, len(candidates) - room)
     waiting["rate"] = max(0, min(len(candidates), room) - rate)
-    return RepairPlan(candidates[: min(room, rate)], withdrawals, {k: v for k, v in waiting.items() if v})
+    return RepairPlan(candidates[: min(room, rate)], NO_FINDINGS, withdrawals, {k: v for k, v in waiting.items() if v})
 
 
 def _room(board: Board, repairs: Mapping[int, Repair], policy: PlacementSettings) -> int:

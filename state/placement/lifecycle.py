@@ -1,7 +1,8 @@
 """The life cycle of a repair, as a table.
 
-BookKeeper does the repair: Trueup writes a mark, a worker takes it, and only the metadata of the ledger shows that the
-ledger is safe. The removal of a mark proves nothing. An event that the table does not list changes nothing.
+Either BookKeeper does the repair: Trueup writes a mark and a worker takes it. Or Trueup copies the entries itself. In
+both cases only the metadata of the ledger show that the ledger is safe. The removal of a mark proves nothing. An event
+that the table does not list changes nothing.
 """
 
 from collections.abc import Mapping
@@ -23,6 +24,8 @@ class RepairStage(StrEnum):
     UNMARKED = "unmarked"
     LEAVING = "leaving"
     STUCK = "stuck"
+    COPYING = "copying"
+    COPIED = "copied"
     DECLINED = "declined"
     SAFE = "safe"
     WITHDRAWN = "withdrawn"
@@ -44,13 +47,26 @@ class RepairEvent(StrEnum):
     LAPSE = "lapse"  # nothing is left to repair, no remedy exists any more, or a mass loss is held
     WITHDRAW = "withdraw"  # Trueup removed its mark
     GO = "go"  # the ledger was deleted
+    COPY = "copy"  # Trueup began to copy the ledger
+    DONE = "done"  # Trueup has copied it and changed its metadata
 
 
 LOST_MEMBER = "placement.lost-member"
 """The rule of the ledgers that miss replicas and are repaired."""
 
 _S, _E = RepairStage, RepairEvent
-_UNDER_WAY = (_S.APPROVED, _S.DECLINED, _S.ORDERED, _S.MARKED, _S.WORKING, _S.UNMARKED, _S.LEAVING, _S.STUCK)
+_UNDER_WAY = (
+    _S.APPROVED,
+    _S.DECLINED,
+    _S.ORDERED,
+    _S.MARKED,
+    _S.WORKING,
+    _S.UNMARKED,
+    _S.LEAVING,
+    _S.STUCK,
+    _S.COPYING,
+    _S.COPIED,
+)
 TRANSITIONS: Mapping[tuple[RepairStage, RepairEvent], RepairStage] = {
     (_S.PLANNED, _E.APPROVE): _S.APPROVED,
     (_S.PLANNED, _E.ORDER): _S.ORDERED,
@@ -81,6 +97,10 @@ TRANSITIONS: Mapping[tuple[RepairStage, RepairEvent], RepairStage] = {
     (_S.UNMARKED, _E.LAPSE): _S.DROPPED,
     (_S.LEAVING, _E.WITHDRAW): _S.WITHDRAWN,
     (_S.LEAVING, _E.VANISH): _S.WITHDRAWN,
+    **{(stage, _E.COPY): _S.COPYING for stage in (_S.PLANNED, _S.APPROVED, _S.DECLINED)},
+    (_S.COPYING, _E.DONE): _S.COPIED,
+    (_S.COPYING, _E.VANISH): _S.DECLINED,
+    (_S.COPIED, _E.VANISH): _S.DECLINED,  # after SETTLE_MS, when new metadata would be visible
     **{(stage, _E.HEAL): _S.SAFE for stage in _UNDER_WAY},
     **{(stage, _E.GO): _S.DROPPED for stage in _UNDER_WAY},
 }
@@ -93,6 +113,8 @@ IN_FLIGHT = frozenset(
         RepairStage.UNMARKED,
         RepairStage.LEAVING,
         RepairStage.STUCK,
+        RepairStage.COPYING,
+        RepairStage.COPIED,
     }
 )
 
@@ -117,6 +139,9 @@ class Repair(NamedTuple):
     detail: str = ""
 
 
+UNCHANGED = "a worker removed the mark and left the ledger unchanged"
+
+
 def renewed(repair: Repair, rule: str) -> bool:
     """Whether a finding of this rule needs another repair: a member was lost after workers declined to move replicas.
     The wait, which can be a day, is for the earlier reason only."""
@@ -133,7 +158,7 @@ def advance(
     stage = TRANSITIONS.get((repair.stage, event))
     if stage is None:
         raise Refused(f"an event permitted in stage {repair.stage}", event, f"observe ledger {repair.ledger} again")
-    next_ms = 0 if event is RepairEvent.ORDER else repair.next_ms
+    next_ms = 0 if event in (RepairEvent.ORDER, RepairEvent.COPY) else repair.next_ms
     ctime_ms = repair.mark_ctime_ms if mark_ctime_ms is None else mark_ctime_ms
     # Called for tens of thousands of repairs at once: `_replace` would dominate the time.
     return Repair(
@@ -150,11 +175,12 @@ def advance(
     )
 
 
-def declined(repair: Repair, now_ms: int, first_wait_ms: int, event: RepairEvent = RepairEvent.VANISH) -> Repair:
-    """The repair after workers left the ledger unchanged; each wait is twice the previous one, up to one day."""
+def declined(
+    repair: Repair, now_ms: int, first_wait_ms: int, event: RepairEvent = RepairEvent.VANISH, detail: str = UNCHANGED
+) -> Repair:
+    """The repair after an attempt left the ledger unchanged; each wait is twice the previous one, up to one day."""
     wait = backoff(first_wait_ms, repair.attempts, 86_400_000)
-    stuck = repair.stage is RepairStage.STUCK
-    detail = repair.detail if stuck else "a worker removed the mark and left the ledger unchanged"
+    detail = repair.detail if repair.stage is RepairStage.STUCK else detail
     after = advance(repair, event, now_ms, detail)
     return after._replace(attempts=repair.attempts + 1, next_ms=now_ms + wait)
 

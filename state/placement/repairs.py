@@ -1,6 +1,6 @@
 """Applies observations of ledgers and marks to the repairs in progress."""
 
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections.abc import Mapping, MutableMapping, Sequence, Set
 
 import numpy as np
 
@@ -31,9 +31,11 @@ def observe(
     now_ms: int,
     deleted: frozenset[int] = frozenset(),
     absent: frozenset[int] = frozenset(),
+    copying: Set[int] = frozenset(),
 ) -> list[Repair]:
     """Apply the observations to the repairs in progress. Returns the changed repairs; ended ones are removed from
-    ``repairs``. ``absent``: ledgers of `unseen` whose mark was looked up and does not exist."""
+    ``repairs``. ``absent``: ledgers of `unseen` whose mark was looked up and does not exist; ``copying``: ledgers that
+    this process copies now."""
     if not repairs:
         return []
     ids = np.array(list(repairs), np.int64)
@@ -51,6 +53,7 @@ def observe(
             now_ms,
             ledger in deleted,
             ledger in absent,
+            ledger in copying,
         )
         if after is not before:
             changed.append(after)
@@ -87,6 +90,7 @@ def _observed(
     now_ms: int,
     deleted: bool,
     absent: bool,
+    copying: bool,
 ) -> Repair:
     """The repair after all that is known of its ledger now."""
     if deleted:
@@ -102,6 +106,8 @@ def _observed(
     if verdict is Verdict.TRUE:
         return _healed(repair, ours, now_ms)
     first_wait_ms = int(policy.decline_retry_s * 1000)
+    if repair.stage in (RepairStage.COPYING, RepairStage.COPIED):
+        return _copied(repair, now_ms, first_wait_ms, copying)
     # Only our own mark is withdrawn: a repair that has none left does not wait for a withdrawal, whatever the verdict.
     if not ours and repair.stage is RepairStage.LEAVING:
         return advance(repair, RepairEvent.VANISH, now_ms, repair.detail)
@@ -120,6 +126,15 @@ def _observed(
         detail = f"workers failed for {policy.give_up_s:.0f} s"
         return advance(_failed(repair, finding), RepairEvent.FAIL, now_ms, detail)
     return _stale_approval(repair, finding, now_ms)
+
+
+def _copied(repair: Repair, now_ms: int, first_wait_ms: int, copying: bool) -> Repair:
+    """The repair of a ledger that is still a finding. A copy of an earlier run has ended with it."""
+    if repair.stage is RepairStage.COPYING and not copying:
+        return declined(repair, now_ms, first_wait_ms, detail="the copy was interrupted")
+    if repair.stage is RepairStage.COPIED and now_ms - repair.at_ms >= SETTLE_MS:
+        return declined(repair, now_ms, first_wait_ms, detail="the ledger does not adhere after the copy")
+    return repair
 
 
 def _marked(repair: Repair, ours: bool, locked: bool, policy: PlacementSettings, now_ms: int) -> Repair:

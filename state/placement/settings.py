@@ -20,6 +20,14 @@ class PlacementSettings:
         one_of=MODES,
         live=True,
     )
+    executor: str = key(
+        "workers",
+        "Who repairs ledgers. workers: AutoRecovery daemons, for which Trueup writes marks; copy: Trueup itself, which "
+        "also repairs ledgers that the workers cannot",
+        one_of=("workers", "copy"),
+        live=True,
+    )
+    copy_enabled: bool = key(False, "Permit executor copy: Trueup writes entries to bookies and changes metadata")
     paused: bool = key(False, "Write no new marks; existing marks remain", live=True)
     grace_s: float = key(
         60.0,
@@ -133,6 +141,8 @@ class PlacementSettings:
 
 def _check(draft: Draft) -> Iterator[str]:
     placement, racks = draft.section(PlacementSettings), draft.section(RackSettings)
+    if placement and placement.executor == "copy" and not placement.copy_enabled:
+        yield "placement.executor: expected workers because placement.copy_enabled is false; found copy"
     if placement and racks and placement.policy == "isolation" and racks.source != "pulsar":
         yield (
             f"racks.source: expected pulsar because placement.policy is isolation, whose groups are in Pulsar's znode "

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from trueup.connectors.bookkeeper.bookie import replica_check
+from trueup.connectors.bookkeeper.bookie.admin_calls import Calls
 from trueup.connectors.bookkeeper.bookie.bulk_reads import ReadConnection
 from trueup.connectors.bookkeeper.bookie.ledger_access import readable
 from trueup.connectors.bookkeeper.bookie.security import bookie_tls
@@ -24,7 +25,7 @@ from trueup.connectors.zookeeper.session import client_of
 from trueup.state.bookkeeper.ledgers import EMPTY, Column, Ledgers, concat
 from trueup.state.bookkeeper.marks import MarkRows
 from trueup.state.bookkeeper.observations import LedgerRecord, Observation
-from trueup.state.common.errors import Refused, Retry
+from trueup.state.common.errors import Refused, Retry, TrueupError
 from trueup.state.placement.damage import ReplicaRange, ReplicaRead
 from trueup.state.placement.settings import PlacementSettings
 from trueup.state.settings import settings
@@ -270,6 +271,26 @@ class BookKeeper:
             raise Retry(f"bookie {replica.bookie} to be registered", "no registration", "it is read again later")
         with ReadConnection(replica.bookie, address, ASK_S, self._tls()) as reads:
             return replica_check.check(record, digest, reads, replica)
+
+    def record(self, ledger: int) -> LedgerRecord | None:
+        """Current metadata of one ledger; None if it does not exist."""
+        described = self._capture.read_one(ledger)
+        return None if described is None else described[0]
+
+    def used(self) -> dict[str, float]:
+        """The share of their disks that the writable bookies use, without those that do not respond. Raises `Retry`."""
+        client, shares = self.session(), dict[str, float]()
+        addresses, tls = Addresses(client, self.paths), self._tls()
+        for bookie in queries.registered(client, self.paths).writable:
+            try:
+                address = addresses(bookie)
+                if address is not None:
+                    with Calls(bookie, address, ASK_S, tls) as calls:
+                        room = calls.room()
+                    shares[bookie] = 1 - room.free / room.total if room.total > 0 else 1.0
+            except TrueupError as error:
+                log.warning("usage not read", extra={"bookie": bookie, "problem": str(error)})
+        return shares
 
     def describe(self, ledger: int) -> tuple[LedgerRecord, Ledgers]:
         """Current metadata of one ledger, as record and as row. Raises `Refused` if it does not exist."""

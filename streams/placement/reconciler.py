@@ -7,7 +7,7 @@ first epoch of a run, repairs are loaded from their topic, and an order is writt
 import logging
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import pairwise
 from typing import Protocol
@@ -21,13 +21,34 @@ from trueup.connectors.bookkeeper.placement.mark_creations import MarkOrder
 from trueup.connectors.bookkeeper.placement.marks import MarkOutcome
 from trueup.state.bookkeeper.ledgers import Column, Ledgers
 from trueup.state.bookkeeper.marks import NO_MARKS, MarkRows
+from trueup.state.bookkeeper.observations import LedgerRecord, LedgerState
 from trueup.state.bookkeeper.topology import Status, Topology
 from trueup.state.common.backoff import backoff
+from trueup.state.common.counts import many
 from trueup.state.common.errors import Retry, TrueupError
 from trueup.state.common.rules import Verdict
 from trueup.state.common.token_bucket import TokenBucket
-from trueup.state.placement.board import Board, ClearedFindings, FindingAges, RepairPlan, plan, unheld, wanted
-from trueup.state.placement.lifecycle import ENDS, Repair, RepairEvent, RepairStage, advance, renewed, withdrawn
+from trueup.state.placement.board import (
+    Board,
+    ClearedFindings,
+    FindingAges,
+    RepairPlan,
+    plan,
+    repairable,
+    unheld,
+    wanted,
+)
+from trueup.state.placement.copies.targets import LedgerMoves, MovePlanner
+from trueup.state.placement.lifecycle import (
+    ENDS,
+    Repair,
+    RepairEvent,
+    RepairStage,
+    advance,
+    declined,
+    renewed,
+    withdrawn,
+)
 from trueup.state.placement.repairs import observe, unseen
 from trueup.state.placement.rules import RULES
 from trueup.state.placement.settings import PlacementSettings
@@ -43,6 +64,7 @@ from trueup.streams.journal.topic import Put, Record
 from trueup.streams.placement.findings_topic import FindingsTopic
 from trueup.streams.placement.metrics import PlacementMetrics
 from trueup.streams.placement.query import answer_of
+from trueup.streams.placement.repairs.copying import CopyOutcome
 from trueup.streams.placement.topics import REPAIRS
 
 log = logging.getLogger(__name__)
@@ -96,6 +118,31 @@ class PlacementCluster(Protocol):
     def blocked_reason(self) -> str:
         """Why no changes are possible now; empty if they are."""
 
+    def record(self, ledger: int) -> LedgerRecord | None:
+        """The current metadata of a ledger; None if it does not exist."""
+
+
+class Copies(Protocol):
+    """The operations of `streams.placement.repairs.copying.CopiesUnderWay` that the loop needs."""
+
+    @property
+    def running(self) -> Mapping[int, LedgerMoves]:
+        """The ledgers that are copied now, or whose outcome was not taken yet."""
+
+    @property
+    def room(self) -> int:
+        """The number of copies that can begin now."""
+
+    @property
+    def used(self) -> Mapping[str, float]:
+        """The share of its disks that each bookie uses, as far as it is known."""
+
+    def begin(self, ledger: int, version: int, moves: LedgerMoves) -> None:
+        """Copy a ledger whose metadata have this version."""
+
+    def taken(self) -> list[CopyOutcome]:
+        """The outcomes since the last call."""
+
 
 class PlacementReconciler:
     """The board, the repairs and the orders. Safe to use from several threads."""
@@ -112,7 +159,9 @@ class PlacementReconciler:
         history: History | None = None,
         caught_up: Callable[[], bool] = lambda: True,
         old_workers: Callable[[], bool] = lambda: False,
+        copies: Copies | None = None,
     ) -> None:
+        self._copies = copies
         self._caught_up, self._old_workers = caught_up, old_workers
         self._cluster, self._journal, self._metrics = cluster, journal, metrics
         self._policy, self._keeper, self._clock, self._buckets = policy, keeper, clock, buckets
@@ -209,18 +258,22 @@ class PlacementReconciler:
             policy = self._policy.current
             with self.lock:
                 rate, old_workers = self._rate(policy, now_ms), self._old_workers()
-                due = plan(self.board, self.repairs, policy, now_ms, rate, old_workers)
+                room = self._copies.room if self._copies else 0
+                due = plan(self.board, self.repairs, policy, now_ms, rate, old_workers, room)
                 self.waiting = dict(due.waiting)
             self._execute(due, now_ms)
 
     def _observe(self, now_ms: int) -> None:
         """Apply observations to the repairs, and write these to the journal."""
-        absent = self._absent(now_ms)
+        absent, policy = self._absent(now_ms), self._policy.current
+        ended = self._copies.taken() if self._copies else []
+        copying = {*self._copies.running} if self._copies else set()
         with self.lock:
+            copied = self._copied(ended, now_ms)
             cleared, self._cleared = self._cleared, []
             deleted = frozenset(i for c in cleared for i in c.ledger[c.deleted].tolist())
-            changed = observe(self.board, self.repairs, self._policy.current, now_ms, deleted, absent)
-        self._remember(changed)
+            changed = observe(self.board, self.repairs, policy, now_ms, deleted, absent, copying)
+        self._remember([*copied, *changed])
 
     def _absent(self, now_ms: int) -> frozenset[int]:
         """Orders whose mark does not exist although it is overdue. The marks are read from ZooKeeper: an existing mark
@@ -252,7 +305,7 @@ class PlacementReconciler:
         try:
             now_ms = self._clock()
             with self.lock:
-                rows = unheld(wanted(self.board, self.repairs, now_ms))
+                rows = unheld(wanted(self.board, self.repairs, self._policy.current, now_ms))
             fresh = [repair for repair in self._fresh(rows) if versions.get(repair.ledger) == repair.version]
             changed = [
                 advance(r, RepairEvent.APPROVE, now_ms, "by an operator")
@@ -308,9 +361,62 @@ class PlacementReconciler:
                 self._withdraw(due.withdrawals, now_ms)
             if len(due.marks):
                 self._mark(due.marks, now_ms)
+            if len(due.copies):
+                self._copy(due.copies, now_ms)
         except TrueupError as error:
             self.blocked_reason = str(error)
             log.warning("orders interrupted", extra={"problem": str(error)})
+
+    def _copy(self, rows: Rows, now_ms: int) -> None:
+        """Begin copies of ledgers whose current metadata still need one."""
+        assert self._copies is not None, "without copies the plan has none"
+        rows = rows[np.argsort(rows["ledger"])]
+        fresh, topology = self._cluster.read(rows["ledger"].tolist()), self._keeper.topology
+        assert topology is not None, "a view is complete only after a topology"
+        findings = rows[np.searchsorted(rows["ledger"], fresh.ledger)]
+        with self.lock:
+            former = self.board.former.at(now_ms)
+        now, planner = judge(fresh, topology, former), MovePlanner(topology, self._copies.used)
+        due = repairable(self._policy.current)[now.rule] & ~now.held & (findings["version"] == fresh.version)
+        for repair, row in zip(self._fresh(findings[due]), np.flatnonzero(due).tolist(), strict=True):
+            moves = self._moves(planner, repair, fresh.isolations[int(fresh.isolation[row])], former.of(repair.ledger))
+            begun = advance(repair, RepairEvent.COPY, now_ms, moves_text(moves))
+            if not moves.moves:
+                begun = declined(
+                    begun, now_ms, self._first_wait_ms, detail="no bookie is left that can take the replicas"
+                )
+            self._take([begun])
+            self._remember([begun])
+            if moves.moves:
+                self._copies.begin(repair.ledger, repair.version, moves)
+
+    def _moves(self, planner: MovePlanner, repair: Repair, isolation: str, refusing: Set[str]) -> LedgerMoves:
+        """The moves for a ledger; none if its metadata are not those of the decision."""
+        record = self._cluster.record(repair.ledger)
+        if record is None or record["version"] != repair.version or record["state"] != LedgerState.CLOSED:
+            return LedgerMoves()
+        return planner.moves(record, isolation, frozenset(refusing))
+
+    def _copied(self, outcomes: Sequence[CopyOutcome], now_ms: int) -> list[Repair]:
+        """Apply the ends of copies. Only an observation shows whether the ledger is true. Returns the changed
+        repairs."""
+        changed = []
+        for outcome in outcomes:
+            repair = self.repairs.get(outcome.ledger)
+            self._metrics.action("copy", outcome.result, 1)
+            if repair is None or repair.stage is not RepairStage.COPYING:
+                continue
+            if outcome.result in ("refused", "failed"):
+                after = declined(repair, now_ms, self._first_wait_ms, detail=outcome.detail)
+            else:
+                after = advance(repair, RepairEvent.DONE, now_ms, outcome.detail)
+            self.repairs[repair.ledger] = after
+            changed.append(after)
+        return changed
+
+    @property
+    def _first_wait_ms(self) -> int:
+        return int(self._policy.current.decline_retry_s * 1000)
 
     def _mark(self, rows: Rows, now_ms: int) -> None:
         """Order marks in parts. While one part is written, the next is prepared and the one after it is read."""
@@ -440,6 +546,14 @@ def lost_members(ledgers: Ledgers, topology: Topology) -> list[tuple[str, ...]]:
     for row, code in zip(owners.tolist(), ledgers.members[hits].tolist(), strict=True):
         members[row][ledgers.names[code]] = None
     return [tuple(names) for names in members]
+
+
+def moves_text(moves: LedgerMoves) -> str:
+    """The moves of a ledger in one line."""
+    return "; ".join(
+        f"from entry {move.first_entry} on {move.before} to {move.after}, {many(move.entries, 'entry', 'entries')}"
+        for move in moves.moves
+    )
 
 
 def _record(repair: Repair) -> Put:

@@ -397,7 +397,7 @@ class PlacementReport:
         """Ordered repairs and the next ones, highest risk first."""
         with self._reconciler.lock:
             now_ms, repairs = self._clock(), dict(self._reconciler.repairs)
-            due = wanted(self._board, repairs, now_ms)
+            due = wanted(self._board, repairs, self._policy.current, now_ms)
             under_way = [r for r in repairs.values() if r.stage is not RepairStage.APPROVED]
             findings = {
                 int(row["ledger"]): row
@@ -413,7 +413,7 @@ class PlacementReport:
         stage = "held" if row["held"] else stage
         return PlanRow(
             action_id(ledger, at),
-            "mark",
+            self._action(repair),
             rule.id,
             rule.title,
             stage,
@@ -423,11 +423,16 @@ class PlacementReport:
             measured=_measured(row),
         )
 
+    def _action(self, repair: Repair | None) -> str:
+        """What is done for a ledger: copy, unless its mark may exist."""
+        copies = self._policy.current.executor == "copy" and not (repair and repair.mark_ctime_ms)
+        return "copy" if copies else "mark"
+
     def _under_way(self, repair: Repair, row: Rows | None) -> PlanRow:
         rule = RULES.find(repair.rule)
         return PlanRow(
             action_id(repair.ledger, repair.version),
-            "withdraw" if repair.stage in (RepairStage.LEAVING, RepairStage.STUCK) else "mark",
+            "withdraw" if repair.stage in (RepairStage.LEAVING, RepairStage.STUCK) else self._action(repair),
             repair.rule,
             rule.title if rule else "",
             repair.stage.value,

@@ -16,6 +16,7 @@ from trueup.streams.placement.judging import Judging
 from trueup.streams.placement.metrics import PlacementMetrics
 from trueup.streams.placement.reconciler import PlacementReconciler
 from trueup.streams.placement.repairs.auditor_role import AuditorRole
+from trueup.streams.placement.repairs.copying import CopiesUnderWay
 from trueup.streams.placement.repairs.repair_workers import RepairWorkers
 from trueup.streams.placement.report import PlacementReport
 from trueup.streams.placement.view import view
@@ -25,7 +26,7 @@ from trueup.streams.rows import Names, Row, RowQuery
 from trueup.streams.runtime.context import Context
 from trueup.streams.runtime.stream import Filter, Finding, PlanRow, Session, Stream, StreamStatus
 
-TICK_S, LOOK_S, DAMAGE_S = 0.2, 10.0, 1.0
+TICK_S, LOOK_S, DAMAGE_S, USAGE_S = 0.2, 10.0, 1.0, 30.0
 JUDGED = ("findings", "ledgers", "marks", "plan")
 """Nouns whose rows contain verdicts."""
 OBSERVED = ("bookies", "all ledgers")
@@ -49,6 +50,7 @@ class PlacementStream(Stream):
         self._read = CatchUp(journal, query.TOPICS)
         daemons = context.settings.cluster.autorecovery
         self._workers = RepairWorkers(self._auditor.voters, len(daemons), clock, lambda: outdated(daemons))
+        self._copying = self._made_copying(context)
         self._reconciler = PlacementReconciler(
             self._auditor,
             journal,
@@ -60,6 +62,7 @@ class PlacementStream(Stream):
             context.history,
             lambda: self._read.done,
             self._workers.may_be_old,
+            self._copying,
         )
         self._report = PlacementReport(
             self._policy,
@@ -93,6 +96,8 @@ class PlacementStream(Stream):
         supervisor.loop("judging", lambda: self._report.tick(self._runs()), TICK_S)
         supervisor.loop("autorecovery", self._workers.look, LOOK_S)
         supervisor.loop("damaged replicas", self.damages.reconcile, DAMAGE_S)
+        if self._copying is not None:
+            supervisor.loop("bookie usage", self._copying.look, USAGE_S)
 
     def _lose_view(self) -> None:
         """Let every ledger be unknown until the query has judged it again. Raises `Retry`."""
@@ -111,8 +116,16 @@ class PlacementStream(Stream):
     def _runs(self) -> bool:
         return self._context.supervisor.runs(self.name)
 
+    def _made_copying(self, context: Context) -> CopiesUnderWay | None:
+        """Copies, if the settings permit them."""
+        if not self._policy.current.copy_enabled:
+            return None
+        return CopiesUnderWay(self._cluster, lambda: context.live.now.cluster, context.session)
+
     def close(self) -> None:
         """Return the vote."""
+        if self._copying is not None:
+            self._copying.close()
         self._auditor.close()
 
     def progressed(self, query: str, progress: QueryProgress) -> None:

@@ -24,6 +24,7 @@ class AuditorRole:
         self._lock = threading.RLock()
         self._vote: Vote | None = None
         self.read, self.marks, self.outdated = cluster.readable, cluster.marks, cluster.outdated
+        self.record = cluster.record
 
     def tick(self) -> None:
         """Take or return the vote according to the mode."""

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tests.versions import page, results
 from tests.versions.given import VARIABLE
-from tests.versions.matrix import SUITES, names, split
+from tests.versions.matrix import names, split, suites
 
 HERE = Path(__file__).parent
 OPTIONS = ("--override-ini=junit_family=xunit1", "-p", "no:cacheprovider")
@@ -22,8 +22,8 @@ def tried(name: str, only: str = "") -> dict[str, results.Result]:
     system, version = split(name)
     with tempfile.TemporaryDirectory() as work:
         report = Path(work) / "report.xml"
-        suites = [*SUITES[system], "-p", f"tests.versions.{system}"] if system in SUITES else [HERE / f"{system}.py"]
-        command = [sys.executable, "-m", "pytest", "-q", *map(str, suites), f"--junitxml={report}"]
+        own = [*suites(name), "-p", f"tests.versions.{system}"] if suites(name) else [str(HERE / f"{system}.py")]
+        command = [sys.executable, "-m", "pytest", "-q", *own, f"--junitxml={report}"]
         subprocess.run(
             [*command, "-k", only, f"--basetemp={work}/servers", *OPTIONS],
             env={**os.environ, VARIABLE: version},

@@ -22,6 +22,20 @@ SUITES: Mapping[str, Sequence[str]] = {
 }
 """Instead of the tests in the file of the system: suites that run as they are. The file is a plugin of pytest then."""
 
+WITHOUT_OFFLOADER: Mapping[str, Sequence[str]] = {
+    "pulsar-3.0.7": (
+        "tests/integration/deletion/test_pulsar_nodes.py",
+        "tests/versions/untiered.py",
+        "tests/e2e/test_deletion.py",
+    )
+}
+"""The suites of a version of Pulsar of which no offloader is served, and which loads no other one."""
+
+
+def suites(name: str) -> Sequence[str]:
+    """The suites of a version that run as they are; none if its system has a file with tests."""
+    return WITHOUT_OFFLOADER.get(name) or SUITES.get(split(name)[0], ())
+
 
 def names() -> list[str]:
     """All of them, as in kafka-2.8.2."""

@@ -23,7 +23,8 @@ lead in both directions between the version and the one that the sandbox has. Te
 - **yes**: it works.
 - **in part**: it works without something that the version does not have. What Trueup says of it is below the table.
 - **no**: it does not work; the reason is below the table.
-- **not tried**: the suite was not run with this version.
+- **not tried**: the suite was not run with this version. Tiered storage of Pulsar 3.0 is not: no offloader that it
+  loads is in the public Maven repository.
 """
 
 

@@ -1,5 +1,5 @@
 """Pulsar: owners of ledgers, deletions, topics in both tiers and priorities of reads, by the tests of other suites on
-clusters of one version (a plugin of pytest). The offloader is always the one of the sandbox."""
+clusters of one version (a plugin of pytest). The offloader is the one of the sandbox."""
 
 import pytest
 

@@ -13,9 +13,9 @@ class NoSuchMetadata(Refused):
     """BookKeeper has no metadata of this ledger: it was deleted."""
 
 
-def readable(client: ZooKeeperClient, paths: BookKeeperPaths, ledger: int) -> tuple[LedgerRecord, Digest]:
-    """The metadata of a ledger and the digest of its entries. Raises `NoSuchMetadata`, `Retry`, and `Stop` for
-    metadata that cannot be decoded."""
+def current(client: ZooKeeperClient, paths: BookKeeperPaths, ledger: int) -> tuple[LedgerRecord, bytes]:
+    """The metadata of a ledger, as a record and as the bytes of the node. Raises `NoSuchMetadata`, `Retry`, and `Stop`
+    for metadata that cannot be decoded."""
     path = paths.ledger(ledger)
     znode = client.look(path)
     if znode is None:
@@ -24,4 +24,10 @@ def readable(client: ZooKeeperClient, paths: BookKeeperPaths, ledger: int) -> tu
     record = queries.decoded(data, ZnodeSource(ledger, path, stat.mzxid, stat.version, stat.ctime, 0))
     if record["state"] == LedgerState.UNREADABLE:
         raise Stop(f"readable metadata of ledger {ledger}", record["error"], "restore the node from a backup")
-    return record, digest_of(data, path)
+    return record, data
+
+
+def readable(client: ZooKeeperClient, paths: BookKeeperPaths, ledger: int) -> tuple[LedgerRecord, Digest]:
+    """The metadata of a ledger and the digest of its entries. Raises as `current`, and `Stop` without a digest type."""
+    record, data = current(client, paths, ledger)
+    return record, digest_of(data, paths.ledger(ledger))

@@ -14,19 +14,26 @@ from trueup.state.bookkeeper.observations import LedgerRecord
 
 
 class LockedLedger(Closing):
-    """A closed ledger that ``client`` has locked, to make these changes. ``holder``: the name in the lock.
+    """A closed ledger that ``client`` has locked, to make these changes to this version of its metadata. ``holder``:
+    the name in the lock.
 
     The lock is taken before the metadata are read. Raises `Refused` if another one holds it or the ledger cannot be
     copied; it is unlocked then.
     """
 
     def __init__(
-        self, client: ZooKeeperClient, paths: BookKeeperPaths, ledger: int, changes: Sequence[MemberChange], holder: str
+        self,
+        client: ZooKeeperClient,
+        paths: BookKeeperPaths,
+        ledger: int,
+        version: int,
+        changes: Sequence[MemberChange],
+        holder: str,
     ) -> None:
         self._lock = LedgerLock(client, paths, ledger, holder)
         self._committed = False
         try:
-            self.source = SourceMetadata(client, paths, ledger)
+            self.source = SourceMetadata(client, paths, ledger, version)
             self._data = with_members(self.source.data, paths.ledger(ledger), changes)
             self.stripes = stripes(self.source.record, changes)
         except BaseException:
@@ -36,7 +43,7 @@ class LockedLedger(Closing):
     def commit(self) -> None:
         """Let the changes be in force, and unlock the ledger. Every stripe must have been copied. Raises `Refused` if
         the ledger or the lock was changed by another one, and `Unknown`."""
-        self._lock.commit(self._data, self.source.version)
+        self._lock.commit(self._data, self.source.record["version"])
         self._committed = True
 
     def close(self) -> None:

@@ -44,10 +44,7 @@ def copied(
 ) -> AddedEntries:
     """Copy a stripe. ``timeout_s``: the maximum time without a response of a bookie; ``damaged`` is called for replicas
     that could not be used. Raises `Refused` if the ledger or its lock is not as ordered; see also `stripes.copy`."""
-    source = SourceMetadata(client, paths, order.ledger)
-    if source.version != order.version:
-        found = f"version {source.version}"
-        raise Refused(f"version {order.version} of the metadata of ledger {order.ledger}", found, "decide again")
+    source = SourceMetadata(client, paths, order.ledger, order.version)
     addresses, target = Addresses(client, paths), order.stripe.target
     address = addresses(target)
     if address is None:

@@ -50,8 +50,9 @@ def verify(source: SourceMetadata, stripe: StripeCopy, bookies: Bookies) -> None
     """Read every entry of a stripe from its target. Raises `Retry` if one is missing or not returned, and
     `DamagedEntry`."""
     ledger, reads = source.record["ledger"], bookies.reads(stripe.target)
-    left = set(held(stripe.piece, stripe.position, source.record["quorum"]))
-    for entry, code, stored in reads.some(ledger, sorted(left)):
+    entries = held(stripe.piece, stripe.position, source.record["quorum"])
+    left = set(entries)
+    for entry, code, stored in reads.some(ledger, entries):
         if code:
             raise Retry(f"entry {entry} of ledger {ledger}", str(reads.failure(code, entry)), "copy it again")
         source.digest.check(ledger, entry, stored)

@@ -74,12 +74,12 @@ class Copier:
         return [MemberChange(fragments[0]["first_entry"], position, fragments[0]["bookies"][position], target)]
 
     def locked(self, ledger: int, changes: list[MemberChange]) -> LockedLedger:
-        return LockedLedger(self.client, self.paths, ledger, changes, "trueup-test")
+        return locked(self, self.client, ledger, changes)
 
     def copy(self, held: LockedLedger) -> int:
         """Copy all stripes. Returns the number of entries that were written."""
-        session, version = self.client.session, held.source.version
-        orders = [CopyOrder(held.source.record["ledger"], version, session, stripe) for stripe in held.stripes]
+        record, session = held.source.record, self.client.session
+        orders = [CopyOrder(record["ledger"], record["version"], session, stripe) for stripe in held.stripes]
         return sum(copied(self.client, self.paths, order, TIMEOUT_S, None, lambda _: None).entries for order in orders)
 
     def move(self, ledger: int, changes: list[MemberChange]) -> int:
@@ -92,6 +92,11 @@ class Copier:
 @pytest.fixture(scope="module")
 def copier(cluster: SandboxCluster, client: ZooKeeperClient) -> Copier:
     return Copier(cluster, client)
+
+
+def locked(copier: Copier, client: ZooKeeperClient, ledger: int, changes: list[MemberChange]) -> LockedLedger:
+    version = copier.record(ledger)["version"]
+    return LockedLedger(client, copier.paths, ledger, version, changes, "trueup-test")
 
 
 def read_only(admin: str, read_only: bool) -> None:
@@ -186,8 +191,8 @@ def test_a_session_that_ended_copies_and_changes_nothing(copier: Copier, writer:
     ledger = writer.write(2, 2, 2, 3)
     before, changes = copier.record(ledger), copier.changes(ledger)
     session = ZooKeeperClient(str(copier.cluster.zookeeper.address), timeout=30.0).open()
-    held = LockedLedger(session, copier.paths, ledger, changes, "trueup-test")
-    order = CopyOrder(ledger, held.source.version, session.session, held.stripes[0])
+    held = locked(copier, session, ledger, changes)
+    order = CopyOrder(ledger, before["version"], session.session, held.stripes[0])
     session.shut()
     with pytest.raises(Refused, match="the lock"):
         copied(copier.client, copier.paths, order, TIMEOUT_S, None, lambda _: None)

@@ -12,6 +12,7 @@ S3A, S3A_SET = "s3a", "s3a-3.5.0"
 """The scheme of locations in a bucket, and the locked jars that read and write them."""
 _MEMORY = re.compile(r"[1-9][0-9]{0,8}[kmgt]b?", re.IGNORECASE)
 """The syntax of Java's -Xmx and of Spark's spark.driver.memory (JavaUtils.byteStringAs)."""
+_LOCAL = re.compile(r"local\[(\d+)\]")
 _LOCATION = re.compile(r"(/|[a-z][a-z0-9+.-]*://?)[^\s?#]*")
 _BUCKET, _ENDPOINT = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]"), re.compile(r"https?://[^\s/?#@]+/?")
 
@@ -54,6 +55,12 @@ class SparkSettings:
     )
     checkpoint_secret_env: str = key("", "Environment variable of the driver that contains the secret key")
     conf: dict[str, str] = key(dict, "Additional Spark settings", secret=True)
+
+    @property
+    def slots(self) -> int | None:
+        """The slots of a local master; None if their number is not in the settings."""
+        match = _LOCAL.fullmatch(self.master)
+        return int(match[1]) if match else None
 
     @property
     def on_cluster(self) -> bool:

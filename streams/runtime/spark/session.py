@@ -205,8 +205,8 @@ def _property(text: str) -> str:
 def master_of(settings: Settings, permanent: int) -> str:
     """The effective master. local[N] gets one additional slot for each of the ``permanent`` tasks, which never end: N
     remain for all other tasks."""
-    match = re.fullmatch(r"local\[(\d+)\]", settings.spark.master)
-    return f"local[{int(match[1]) + permanent}]" if match else settings.spark.master
+    slots = settings.spark.slots
+    return settings.spark.master if slots is None else f"local[{slots + permanent}]"
 
 
 def _common(settings: Settings, data: Path) -> dict[str, str]:

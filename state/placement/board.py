@@ -13,6 +13,7 @@ from trueup.state.bookkeeper.marks import HIDDEN, NO_MARKS, MarkRows
 from trueup.state.common.rules import Verdict
 from trueup.state.placement.lifecycle import IN_FLIGHT, Repair, RepairStage, renewed
 from trueup.state.placement.policy.fencing import NO_FORMER, FormerMembers, joined
+from trueup.state.placement.policy.fragments import VERDICTS
 from trueup.state.placement.rules import RULES
 from trueup.state.placement.settings import PlacementSettings
 from trueup.state.placement.view import NO_FINDINGS, BucketAnswer, Rows, merged
@@ -23,9 +24,10 @@ HOLD = "the release of the hold"
 """What ledgers of a mass loss wait for, as `RepairPlan.waiting` names it."""
 NEWER_WORKERS = "AutoRecovery of BookKeeper 4.16 or later"
 """What ledgers wait for that only BP-54 repairs."""
-_MARKED = np.array([rule.verdict is Verdict.DRIFTED for rule in RULES], bool)
-_COPIED = _MARKED.copy()
-_COPIED[
+MARKED: Rows = VERDICTS == Verdict.DRIFTED
+"""Whether ledgers of each rule are repaired by marks, by code: bool."""
+_COPIED: Rows = MARKED | np.isin(
+    np.arange(len(RULES)),
     [
         RULES.code(f"placement.{name}")
         for name in (
@@ -36,8 +38,8 @@ _COPIED[
             "leaves-isolation-group",
             "outside-isolation-group",
         )
-    ]
-] = True
+    ],
+)
 LOST_MEMBER = RULES.code("placement.lost-member")
 """The rule of drifted ledgers that workers of every version repair."""
 
@@ -210,7 +212,7 @@ class RepairPlan:
 def repairable(policy: PlacementSettings) -> Rows:
     """Whether ledgers with each rule, by code, are repaired: by a mark only drifted ones are, a copy does not depend on
     the walk and the choice of BookKeeper's workers. bool."""
-    return _COPIED if policy.executor == "copy" else _MARKED
+    return _COPIED if policy.executor == "copy" else MARKED
 
 
 def wanted(board: Board, repairs: Mapping[int, Repair], policy: PlacementSettings, now_ms: int) -> Rows:
@@ -278,12 +280,13 @@ def plan(
         candidates = candidates[permitted]
     if copying:
         waiting["a copy to end"] = max(0, len(candidates) - copies)
-        left = {k: v for k, v in waiting.items() if v}
-        return RepairPlan(copies=candidates[:copies], withdrawals=withdrawals, waiting=left)
-    room = _room(board, repairs, policy)
-    waiting["room for marks"] = max(0, len(candidates) - room)
-    waiting["rate"] = max(0, min(len(candidates), room) - rate)
-    return RepairPlan(candidates[: min(room, rate)], NO_FINDINGS, withdrawals, {k: v for k, v in waiting.items() if v})
+        marks, copied = NO_FINDINGS, candidates[:copies]
+    else:
+        room = _room(board, repairs, policy)
+        waiting["room for marks"] = max(0, len(candidates) - room)
+        waiting["rate"] = max(0, min(len(candidates), room) - rate)
+        marks, copied = candidates[: min(room, rate)], NO_FINDINGS
+    return RepairPlan(marks, copied, withdrawals, {k: v for k, v in waiting.items() if v})
 
 
 def _room(board: Board, repairs: Mapping[int, Repair], policy: PlacementSettings) -> int:

@@ -294,10 +294,10 @@ class BookKeeper:
 
     def describe(self, ledger: int) -> tuple[LedgerRecord, Ledgers]:
         """Current metadata of one ledger, as record and as row. Raises `Refused` if it does not exist."""
-        described = self._capture.read_one(ledger)
-        if described is None:
+        record = self.record(ledger)
+        if record is None:
             raise Refused(f"ledger {ledger}", "no such ledger", "see `trueup get ledgers --all`")
-        return described[0], self.read([ledger])
+        return record, self.read([ledger])
 
 
 def bookkeeper(context: Context) -> BookKeeper:

@@ -7,7 +7,7 @@ first epoch of a run, repairs are loaded from their topic, and an order is writt
 import logging
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import pairwise
 from typing import Protocol
@@ -26,9 +26,9 @@ from trueup.state.bookkeeper.topology import Status, Topology
 from trueup.state.common.backoff import backoff
 from trueup.state.common.counts import many
 from trueup.state.common.errors import Retry, TrueupError
-from trueup.state.common.rules import Verdict
 from trueup.state.common.token_bucket import TokenBucket
 from trueup.state.placement.board import (
+    MARKED,
     Board,
     ClearedFindings,
     FindingAges,
@@ -49,6 +49,7 @@ from trueup.state.placement.lifecycle import (
     renewed,
     withdrawn,
 )
+from trueup.state.placement.policy.fencing import FormerMembers
 from trueup.state.placement.repairs import observe, unseen
 from trueup.state.placement.rules import RULES
 from trueup.state.placement.settings import PlacementSettings
@@ -126,7 +127,7 @@ class Copies(Protocol):
     """The operations of `streams.placement.repairs.copying.CopiesUnderWay` that the loop needs."""
 
     @property
-    def running(self) -> Mapping[int, LedgerMoves]:
+    def running(self) -> Collection[int]:
         """The ledgers that are copied now, or whose outcome was not taken yet."""
 
     @property
@@ -371,14 +372,10 @@ class PlacementReconciler:
         """Begin copies of ledgers whose current metadata still need one."""
         assert self._copies is not None, "without copies the plan has none"
         rows = rows[np.argsort(rows["ledger"])]
-        fresh, topology = self._cluster.read(rows["ledger"].tolist()), self._keeper.topology
-        assert topology is not None, "a view is complete only after a topology"
-        findings = rows[np.searchsorted(rows["ledger"], fresh.ledger)]
-        with self.lock:
-            former = self.board.former.at(now_ms)
-        now, planner = judge(fresh, topology, former), MovePlanner(topology, self._copies.used)
-        due = repairable(self._policy.current)[now.rule] & ~now.held & (findings["version"] == fresh.version)
-        for repair, row in zip(self._fresh(findings[due]), np.flatnonzero(due).tolist(), strict=True):
+        fresh = self._cluster.read(rows["ledger"].tolist())
+        topology, former, findings, due = self._due(rows, fresh, repairable(self._policy.current), now_ms)
+        planner = MovePlanner(topology, self._copies.used)
+        for repair, row in zip(self._fresh(findings), np.flatnonzero(due).tolist(), strict=True):
             moves = self._moves(planner, repair, fresh.isolations[int(fresh.isolation[row])], former.of(repair.ledger))
             begun = advance(repair, RepairEvent.COPY, now_ms, moves_text(moves))
             if not moves.moves:
@@ -406,10 +403,10 @@ class PlacementReconciler:
             self._metrics.action("copy", outcome.result, 1)
             if repair is None or repair.stage is not RepairStage.COPYING:
                 continue
-            if outcome.result in ("refused", "failed"):
-                after = declined(repair, now_ms, self._first_wait_ms, detail=outcome.detail)
-            else:
+            if outcome.result in ("copied", "unknown"):
                 after = advance(repair, RepairEvent.DONE, now_ms, outcome.detail)
+            else:
+                after = declined(repair, now_ms, self._first_wait_ms, detail=outcome.detail)
             self.repairs[repair.ledger] = after
             changed.append(after)
         return changed
@@ -436,16 +433,9 @@ class PlacementReconciler:
 
     def _order(self, rows: Rows, fresh: Ledgers, now_ms: int) -> list[MarkOrder]:
         """Judge current reads of the ledgers and write the orders to the journal."""
-        topology = self._keeper.topology
-        assert topology is not None, "a view is complete only after a topology"
-        findings = rows[np.searchsorted(rows["ledger"], fresh.ledger)]
-        # The decision, and an approval, hold for one version of the ledger; the view judges later versions.
-        with self.lock:
-            former = self.board.former.at(now_ms)
-        now = judge(fresh, topology, former)
-        due = (findings["version"] == fresh.version) & (now.verdict == Verdict.DRIFTED) & ~now.held
+        topology, _, findings, due = self._due(rows, fresh, MARKED, now_ms)
         orders, repairs = [], []
-        for prior, lost in zip(self._fresh(findings[due]), lost_members(fresh.take(due), topology), strict=True):
+        for prior, lost in zip(self._fresh(findings), lost_members(fresh.take(due), topology), strict=True):
             # The mark of an abandoned order may exist unobserved; the same ctime identifies it as ours.
             repair = advance(prior, RepairEvent.ORDER, now_ms, mark_ctime_ms=prior.mark_ctime_ms or now_ms)
             repairs.append(repair)
@@ -454,6 +444,22 @@ class PlacementReconciler:
         self._remember(repairs)
         self._tokens.take(len(orders))
         return orders
+
+    def _due(
+        self, rows: Rows, fresh: Ledgers, rules: Rows, now_ms: int
+    ) -> tuple[Topology, FormerMembers, Rows, Column]:
+        """Judge current reads of the ledgers of these findings. Returns the topology, the bookies that may refuse
+        ledgers, the findings that are due, and which of the reads these are: bool. ``rules``: whether ledgers of each
+        rule are due, by code."""
+        topology = self._keeper.topology
+        assert topology is not None, "a view is complete only after a topology"
+        findings = rows[np.searchsorted(rows["ledger"], fresh.ledger)]
+        with self.lock:
+            former = self.board.former.at(now_ms)
+        now = judge(fresh, topology, former)
+        # The decision, and an approval, hold for one version of the ledger; the view judges later versions.
+        due = (findings["version"] == fresh.version) & rules[now.rule] & ~now.held
+        return topology, former, findings[due], due
 
     def _written(self, outcomes: Sequence[MarkOutcome], now_ms: int) -> None:
         self._count("mark", outcomes)

@@ -120,7 +120,8 @@ class PlacementStream(Stream):
         """Copies, if the settings permit them."""
         if not self._policy.current.copy_enabled:
             return None
-        return CopiesUnderWay(self._cluster, lambda: context.live.now.cluster, context.session)
+        slots = context.settings.spark.slots
+        return CopiesUnderWay(self._cluster, lambda: context.live.now.cluster, context.session, slots)
 
     def close(self) -> None:
         """Return the vote."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from trueup.state.bookkeeper.observations import LedgerRecord
 from trueup.state.bookkeeper.topology import Status, Topology
-from trueup.state.placement.copies.search import Ring, RingSearch, cheapest
+from trueup.state.placement.copies.search import Ring, cheapest
 from trueup.state.placement.policy.fragments import DEAD, FragmentJudge
 from trueup.state.placement.policy.groups import groups_of
 
@@ -48,7 +48,7 @@ class MovePlanner:
     absent gets replicas last."""
 
     def __init__(self, topology: Topology, used: Mapping[str, float]) -> None:
-        self._topology, self._used = topology, used
+        self._used = used
         self._bench, self._groups = FragmentJudge(topology), groups_of(topology)
         self._candidates = sorted(
             bookie.id
@@ -69,13 +69,16 @@ class MovePlanner:
             for bookie in self._candidates
             if bookie not in members | refusing and (allowed is None or bookie in allowed)
         ]
+        classes = self._bench.bookie_classes.of
+        stock = Counter(classes[bookie] for bookie in joining)
+        prices = {code: min(self._price(b) for b in joining if classes[b] == code) for code in stock}
         moves, stuck, unadhering, complete = list[ReplicaMove](), list[int](), list[int](), True
         ends = [*(fragment["first_entry"] - 1 for fragment in record["fragments"][1:]), record["last_entry"]]
         for fragment, end in zip(record["fragments"], ends, strict=True):
             first, bookies = fragment["first_entry"], list(fragment["bookies"])
             weights = _weights(first, end, len(bookies), record["quorum"])
             outside = [at for at, name in enumerate(bookies) if allowed is not None and name not in allowed]
-            found = self._search(bookies, outside, weights, record, joining)
+            found = cheapest(self._bench, self._ring(bookies, outside, weights, record), stock, prices)
             complete = complete and found.complete
             if not found.adheres:
                 (unadhering if found.places else stuck).append(first)
@@ -85,16 +88,10 @@ class MovePlanner:
             ]
         return LedgerMoves(tuple(moves), tuple(stuck), tuple(unadhering), complete)
 
-    def _search(
-        self, bookies: list[str], outside: list[int], weights: list[int], record: LedgerRecord, joining: list[str]
-    ) -> RingSearch:
-        ring = self._bench.classes(tuple(bookies))
-        lost = np.flatnonzero(DEAD[self._bench.bookie_classes.kind[ring]]).tolist()
-        places = tuple(sorted({*lost, *outside}))
-        classes = self._bench.bookie_classes.of
-        stock = Counter(classes[bookie] for bookie in joining)
-        prices = {code: min(self._price(b) for b in joining if classes[b] == code) for code in stock}
-        return cheapest(self._bench, Ring(ring, record["quorum"], record["ack_quorum"], places, weights), stock, prices)
+    def _ring(self, bookies: list[str], outside: list[int], weights: list[int], record: LedgerRecord) -> Ring:
+        members = self._bench.classes(tuple(bookies))
+        lost = np.flatnonzero(DEAD[self._bench.bookie_classes.kind[members]]).tolist()
+        return Ring(members, record["quorum"], record["ack_quorum"], tuple(sorted({*lost, *outside})), weights)
 
     def _chosen(self, classes: tuple[int, ...], joining: list[str]) -> list[str]:
         """The emptiest bookie of each of these classes, each bookie once."""

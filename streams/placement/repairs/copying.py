@@ -7,7 +7,7 @@ their ZooKeeper session, which held their locks.
 import logging
 import socket
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import NamedTuple, Protocol
 
@@ -21,7 +21,7 @@ from trueup.connectors.bookkeeper.copy.remote_copy import CopyOrder
 from trueup.connectors.bookkeeper.metadata.layout import BookKeeperPaths
 from trueup.connectors.zookeeper.client import ZooKeeperClient
 from trueup.state.common.counts import many
-from trueup.state.common.errors import Refused, Retry, TrueupError, Unknown
+from trueup.state.common.errors import Retry, TrueupError, ended
 from trueup.state.placement.copies.targets import LedgerMoves
 from trueup.state.settings.settings import ClusterSettings
 from trueup.streams.placement.repairs.copy_task import CopyResult, CopyTask, run
@@ -36,8 +36,8 @@ class CopyOutcome(NamedTuple):
 
     ledger: int
     result: str
-    """copied; refused (the ledger is not as it was judged: decide again); failed; unknown (the response to the change
-    of the metadata was lost: observe)."""
+    """copied; refused (the ledger is not as it was judged, or an operator must change something); retry (nothing was
+    changed); unknown (the response to the change of the metadata was lost: observe); failed (a defect)."""
     detail: str
     entries: int = 0
     bytes: int = 0
@@ -58,31 +58,35 @@ class CopyCluster(Protocol):
 
 
 class CopiesUnderWay:
-    """Safe to use from several threads. ``session`` returns the Spark session; None if there is none."""
+    """Safe to use from several threads. ``session`` returns the Spark session; None if there is none. ``slots``: those
+    of a local master; None if their number is not known."""
 
     def __init__(
-        self, cluster: CopyCluster, settings: Callable[[], ClusterSettings], session: Callable[[], SparkSession | None]
+        self,
+        cluster: CopyCluster,
+        settings: Callable[[], ClusterSettings],
+        session: Callable[[], SparkSession | None],
+        slots: int | None,
     ) -> None:
         self._cluster, self._settings, self._session = cluster, settings, session
+        self._most = AT_ONCE if slots is None else min(AT_ONCE, max(1, slots - 1))
         self._lock = threading.Lock()
         self._threads = ThreadPoolExecutor(AT_ONCE, "copies")
-        self._running: dict[int, LedgerMoves] = {}
+        self._running: set[int] = set()
         self.used: Mapping[str, float] = {}
         """The share of its disks that each bookie uses, as far as it is known."""
         self._ended: list[CopyOutcome] = []
 
     @property
-    def running(self) -> Mapping[int, LedgerMoves]:
+    def running(self) -> Set[int]:
         """The ledgers that are copied now, or whose outcome was not taken yet."""
         with self._lock:
-            return dict(self._running)
+            return set(self._running)
 
     @property
     def room(self) -> int:
         """The number of copies that can begin now."""
-        spark = self._session()
-        slots = spark.sparkContext.defaultParallelism if spark is not None else 0
-        return max(0, min(AT_ONCE, max(1, slots - 1)) - len(self.running)) if slots else 0
+        return max(0, self._most - len(self.running)) if self._session() is not None else 0
 
     def look(self) -> None:
         """Ask how full the bookies are. Raises `Retry`."""
@@ -91,16 +95,15 @@ class CopiesUnderWay:
     def begin(self, ledger: int, version: int, moves: LedgerMoves) -> None:
         """Copy a ledger whose metadata have this version."""
         with self._lock:
-            self._running[ledger] = moves
+            self._running.add(ledger)
         self._threads.submit(self._run, ledger, version, moves).add_done_callback(_tell)
 
     def taken(self) -> list[CopyOutcome]:
         """The outcomes since the last call."""
         with self._lock:
-            ended, self._ended = self._ended, []
-            for outcome in ended:
-                del self._running[outcome.ledger]
-            return ended
+            outcomes, self._ended = self._ended, []
+            self._running -= {outcome.ledger for outcome in outcomes}
+            return outcomes
 
     def close(self) -> None:
         """Begin no more copies. Those under way end with the ZooKeeper session."""
@@ -110,12 +113,8 @@ class CopiesUnderWay:
         outcome = CopyOutcome(ledger, "failed", "the copy ended with a defect; see the log")
         try:
             outcome = self._copied(ledger, version, moves)
-        except Refused as error:
-            outcome = CopyOutcome(ledger, "refused", str(error))
-        except Unknown as error:
-            outcome = CopyOutcome(ledger, "unknown", str(error))
         except TrueupError as error:
-            outcome = CopyOutcome(ledger, "failed", str(error))
+            outcome = CopyOutcome(ledger, ended(error), str(error))
         finally:
             log.info("copy ended", extra=outcome._asdict())
             with self._lock:
@@ -124,10 +123,7 @@ class CopiesUnderWay:
     def _copied(self, ledger: int, version: int, moves: LedgerMoves) -> CopyOutcome:
         client, paths = self._cluster.session(), self._cluster.paths
         changes = [MemberChange(move.first_entry, move.place, move.before, move.after) for move in moves.moves]
-        with LockedLedger(client, paths, ledger, changes, f"trueup-{socket.gethostname()}") as held:
-            if held.source.version != version:
-                found = f"version {held.source.version}"
-                raise Refused(f"version {version} of the metadata of ledger {ledger}", found, "decide again")
+        with LockedLedger(client, paths, ledger, version, changes, f"trueup-{socket.gethostname()}") as held:
             orders = [CopyOrder(ledger, version, client.session, stripe) for stripe in held.stripes]
             results = self._tasks([CopyTask(self._settings(), paths, order) for order in orders], ledger)
             for damage in (damage for result in results for damage in result.damages):

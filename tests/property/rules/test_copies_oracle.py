@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -76,9 +77,6 @@ def after(found: LedgerMoves, first: int, bookies: list[str]) -> list[str]:
     return ring
 
 
-given_ledgers = given(st.data(), topologies())
-
-
 def others(record: LedgerRecord, seen: Topology) -> list[str]:
     """Writable bookies that are in no fragment."""
     members = {bookie for fragment in record["fragments"] for bookie in fragment["bookies"]}
@@ -103,11 +101,26 @@ def possible(bookies: list[str], joining: list[str], seen: Topology, quorum: int
     return found
 
 
-@given_ledgers
+class Planned(NamedTuple):
+    """A ledger, the bookies that may join it, and the moves that were planned for it."""
+
+    seen: Topology
+    record: LedgerRecord
+    joining: list[str]
+    found: LedgerMoves
+
+
+@st.composite
+def plans(draw: st.DrawFn) -> Planned:
+    seen = draw(topologies())
+    record = draw(records(seen))
+    return Planned(seen, record, others(record, seen), MovePlanner(seen, {}).moves(record))
+
+
+@given(plans())
 @settings(max_examples=300)
-def test_the_moves_of_each_fragment_are_the_cheapest_that_make_it_adhere(data: st.DataObject, seen: Topology) -> None:
-    record = data.draw(records(seen))
-    found, joining = MovePlanner(seen, {}).moves(record), others(record, seen)
+def test_the_moves_of_each_fragment_are_the_cheapest_that_make_it_adhere(planned: Planned) -> None:
+    seen, record, joining, found = planned
     for first, last, bookies in ranges(record):
         sets = possible(bookies, joining, seen, record["quorum"])
         costs = [sum(entries_at(at, first, last, len(bookies), record["quorum"]) for at in places) for places in sets]
@@ -120,22 +133,20 @@ def test_the_moves_of_each_fragment_are_the_cheapest_that_make_it_adhere(data: s
             assert first in found.stuck + found.unadhering
 
 
-@given_ledgers
+@given(plans())
 @settings(max_examples=300)
-def test_no_bookie_joins_twice_and_none_that_was_a_member(data: st.DataObject, seen: Topology) -> None:
-    record = data.draw(records(seen))
-    found, joining = MovePlanner(seen, {}).moves(record), others(record, seen)
+def test_no_bookie_joins_twice_and_none_that_was_a_member(planned: Planned) -> None:
+    _, record, joining, found = planned
     for first, _, bookies in ranges(record):
         ring = after(found, first, bookies)
         assert len({*ring}) == len(ring)
     assert {move.after for move in found.moves} <= {*joining}
 
 
-@given_ledgers
+@given(plans())
 @settings(max_examples=200)
-def test_no_lost_member_stays_where_enough_bookies_are_left(data: st.DataObject, seen: Topology) -> None:
-    record = data.draw(records(seen))
-    found, joining = MovePlanner(seen, {}).moves(record), others(record, seen)
+def test_no_lost_member_stays_where_enough_bookies_are_left(planned: Planned) -> None:
+    seen, record, joining, found = planned
     lost = {bookie.id for bookie in seen.bookies if bookie.status is L}
     for first, _, bookies in ranges(record):
         if len(lost & {*bookies}) <= len(joining):
@@ -144,10 +155,9 @@ def test_no_lost_member_stays_where_enough_bookies_are_left(data: st.DataObject,
             assert first in found.stuck
 
 
-@given_ledgers
+@given(plans())
 @settings(max_examples=200)
-def test_entries_of_a_move_are_those_of_its_place(data: st.DataObject, seen: Topology) -> None:
-    record = data.draw(records(seen))
-    for move in MovePlanner(seen, {}).moves(record).moves:
-        first, last, bookies = next(one for one in ranges(record) if one[0] == move.first_entry)
-        assert move.entries == entries_at(move.place, first, last, len(bookies), record["quorum"])
+def test_entries_of_a_move_are_those_of_its_place(planned: Planned) -> None:
+    for move in planned.found.moves:
+        first, last, bookies = next(one for one in ranges(planned.record) if one[0] == move.first_entry)
+        assert move.entries == entries_at(move.place, first, last, len(bookies), planned.record["quorum"])

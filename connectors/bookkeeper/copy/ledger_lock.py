@@ -4,14 +4,19 @@ BookKeeper's workers hold the same lock while they repair a ledger (ZkLedgerUnde
 of over-replicated ledgers leaves out a locked one. The lock ends with the session that holds it.
 """
 
+import logging
+import time
 from collections.abc import Sequence
 
 from trueup.connectors.bookkeeper.metadata import mark_codec
 from trueup.connectors.bookkeeper.metadata.layout import BookKeeperPaths
 from trueup.connectors.zookeeper.client import CommittedNode, ZooKeeperClient, check, deletion, writing
-from trueup.connectors.zookeeper.errors import NodeExists, NoNode
-from trueup.state.common.errors import Refused
+from trueup.connectors.zookeeper.errors import BadVersion, NodeExists, NoNode
+from trueup.state.common.backoff import backoff
+from trueup.state.common.errors import Refused, Retry, TrueupError, Unknown
 
+log = logging.getLogger(__name__)
+FIRST_WAIT_MS, LONGEST_WAIT_MS = 100, 5_000
 OWNED = 1
 """The version of the node of our locks. Locks of BookKeeper's workers have version 0, also those that replace ours."""
 
@@ -25,11 +30,14 @@ class LedgerLock:
         data = mark_codec.vote(holder)
         try:
             self._make(data)
+            client.put(self._path, data, OWNED - 1)
         except NodeExists as error:
             found = client.look(self._path)
             by = mark_codec.holder(found[0]) if found else "a worker that has finished"
             raise Refused(f"the lock of ledger {ledger}", f"it is held by {by or '?'}", "copy it later") from error
-        client.put(self._path, data, OWNED - 1)
+        except TrueupError:
+            self.release()  # a lost response does not tell whether it exists
+            raise
 
     def commit(self, data: bytes, version: int) -> None:
         """Replace the metadata of the ledger if they have this version, and release the lock, in one transaction.
@@ -45,8 +53,26 @@ class LedgerLock:
             raise Refused(f"ledger {self._ledger} as it was read, and its lock", f"{changed} changed", "decide again")
 
     def release(self) -> None:
-        """Delete the lock if it is still ours. Raises `Unknown`, `Retry`."""
-        self._committed([deletion(self._path, OWNED)])
+        """Delete the lock if it is still ours. Returns when it is known to be gone, or the client is closed: no other
+        process can repair the ledger while this session holds the lock. Raises `Stop`."""
+        failures = 0
+        while not self._client.ended and not self._released():
+            time.sleep(backoff(FIRST_WAIT_MS, failures, LONGEST_WAIT_MS) / 1000)
+            failures += 1
+
+    def _released(self) -> bool:
+        """Whether the lock is not ours any more; deletes it otherwise."""
+        try:
+            found = self._client.look(self._path)
+            if found is None or found[1].owner != self._client.session:
+                return True
+            self._client.drop(self._path, found[1].version)
+        except NoNode:
+            return True
+        except (Retry, Unknown, BadVersion) as error:
+            log.warning("lock not released yet", extra={"ledger": self._ledger, "problem": str(error)})
+            return False
+        return True
 
     def _committed(self, operations: Sequence[bytes]) -> CommittedNode:
         [answer] = self._client.commit([operations])

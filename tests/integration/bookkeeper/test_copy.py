@@ -1,7 +1,8 @@
 """Ledgers that BookKeeper's client wrote, copied to another bookie, and read back by the client from there alone."""
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager, suppress
+from typing import Any
 
 import pytest
 import urllib3
@@ -20,7 +21,7 @@ from trueup.connectors.zookeeper.client import ZooKeeperClient
 from trueup.sandbox.cluster import SandboxCluster
 from trueup.sandbox.writer import LedgerWriter
 from trueup.state.bookkeeper.observations import LedgerRecord
-from trueup.state.common.errors import Refused, Retry
+from trueup.state.common.errors import Refused, Retry, Unknown
 
 pytestmark = pytest.mark.servers
 ENTRIES = 300
@@ -76,10 +77,11 @@ class Copier:
     def locked(self, ledger: int, changes: list[MemberChange]) -> LockedLedger:
         return locked(self, self.client, ledger, changes)
 
-    def copy(self, held: LockedLedger) -> int:
-        """Copy all stripes. Returns the number of entries that were written."""
-        record, session = held.source.record, self.client.session
-        orders = [CopyOrder(record["ledger"], record["version"], session, stripe) for stripe in held.stripes]
+    def copy(self, held: LockedLedger, holder: ZooKeeperClient | None = None) -> int:
+        """Copy all stripes. ``holder``: the session that holds the lock. Returns the number of entries that were
+        written."""
+        record, session = held.source.record, holder or self.client
+        orders = [CopyOrder(record["ledger"], record["version"], session.session, stripe) for stripe in held.stripes]
         return sum(copied(self.client, self.paths, order, TIMEOUT_S, None, lambda _: None).entries for order in orders)
 
     def move(self, ledger: int, changes: list[MemberChange]) -> int:
@@ -97,6 +99,15 @@ def copier(cluster: SandboxCluster, client: ZooKeeperClient) -> Copier:
 def locked(copier: Copier, client: ZooKeeperClient, ledger: int, changes: list[MemberChange]) -> LockedLedger:
     version = copier.record(ledger)["version"]
     return LockedLedger(client, copier.paths, ledger, version, changes, "trueup-test")
+
+
+@contextmanager
+def another_session(copier: Copier) -> Iterator[ZooKeeperClient]:
+    session = ZooKeeperClient(str(copier.cluster.zookeeper.address), timeout=30.0).open()
+    try:
+        yield session
+    finally:
+        session.shut()
 
 
 def read_only(admin: str, read_only: bool) -> None:
@@ -177,23 +188,52 @@ def test_a_lock_that_another_one_took_over_ends_the_copy(copier: Copier, writer:
     ledger = writer.write(2, 2, 2, 3)
     path, lock = copier.paths.ledger(ledger), copier.paths.lock(ledger)
     before = copier.client.get(path)[0]
-    with copier.locked(ledger, copier.changes(ledger)) as held:
+    with another_session(copier) as other, copier.locked(ledger, copier.changes(ledger)) as held:
         copier.copy(held)
-        copier.client.delete(lock)
-        copier.client.create(lock, b"", ephemeral=True)
+        other.delete(lock)
+        other.create(lock, b"", ephemeral=True)
         with pytest.raises(Refused, match="its lock changed"):
             held.commit()
-    assert (copier.client.get(path)[0], copier.client.exists(lock) is None) == (before, False)
-    copier.client.delete(lock)
+        held.close()
+        assert (copier.client.get(path)[0], copier.client.exists(lock) is None) == (before, False)
+
+
+@pytest.mark.parametrize("lost", ["make", "put", "drop", "commit"])
+def test_a_response_that_is_lost_leaves_no_lock(
+    lost: str, copier: Copier, writer: LedgerWriter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server has done what was asked. The first response is lost."""
+    ledger = writer.write(2, 2, 2, 3)
+    changes = copier.changes(ledger)
+    with another_session(copier) as session:
+        lose_response(session, lost, monkeypatch)
+        with suppress(Unknown), locked(copier, session, ledger, changes) as held:
+            if lost == "commit":
+                copier.copy(held, session)
+                held.commit()
+        assert copier.client.exists(copier.paths.lock(ledger)) is None
+
+
+def lose_response(session: ZooKeeperClient, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    done = getattr(session, name)
+
+    def lose(*args: Any, **options: Any) -> Any:
+        monkeypatch.setattr(session, name, done)
+        result = done(*args, **options)
+        error = Unknown("a response", "none", "observe")
+        if name == "commit":
+            return iter([error for _ in result])
+        raise error
+
+    monkeypatch.setattr(session, name, lose)
 
 
 def test_a_session_that_ended_copies_and_changes_nothing(copier: Copier, writer: LedgerWriter) -> None:
     ledger = writer.write(2, 2, 2, 3)
     before, changes = copier.record(ledger), copier.changes(ledger)
-    session = ZooKeeperClient(str(copier.cluster.zookeeper.address), timeout=30.0).open()
-    held = locked(copier, session, ledger, changes)
-    order = CopyOrder(ledger, before["version"], session.session, held.stripes[0])
-    session.shut()
+    with another_session(copier) as session:
+        held = locked(copier, session, ledger, changes)
+        order = CopyOrder(ledger, before["version"], session.session, held.stripes[0])
     with pytest.raises(Refused, match="the lock"):
         copied(copier.client, copier.paths, order, TIMEOUT_S, None, lambda _: None)
     with pytest.raises(Retry):

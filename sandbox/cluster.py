@@ -20,6 +20,7 @@ from trueup.sandbox.servers.bookkeeper import (
     client_conf,
     metaformat,
     rack_script,
+    shell,
 )
 from trueup.sandbox.servers.rocketmq import SET as ROCKETMQ_SET
 from trueup.sandbox.servers.rocketmq import RocketMq
@@ -138,6 +139,10 @@ class SandboxCluster(Closing):
         """Servers that start when the bookies are registered. An Auditor that finds no bookie's cookie terminates its
         daemon."""
         return [*self.autorecoveries]
+
+    def shell(self, *words: str) -> None:
+        """Run a command of BookKeeper's shell. Raises `Stop` with its output on failure."""
+        shell(self._site, *words)
 
     def bookie_id(self, number: int) -> str:
         """BookieId of a bookie: 127.0.0.N:port."""

@@ -62,22 +62,14 @@ def client_conf(site: BookKeeperSite) -> Path:
 
 def metaformat(site: BookKeeperSite) -> None:
     """Create /ledgers. Raises `Stop` with the shell's output on failure."""
-    shell = jvm(
-        "metaformat",
-        site.root / "metaformat",
-        jars(site.jar_set),
-        [
-            f"-Dlog4j2.configurationFile={log4j2(site.root)}",
-            "org.apache.bookkeeper.bookie.BookieShell",
-            "-conf",
-            client_conf(site),
-            "metaformat",
-            "-nonInteractive",
-            "-force",
-        ],
-        SMALL_JVM,
-    )
-    shell.run(120.0)
+    shell(site, "metaformat", "-nonInteractive", "-force")
+
+
+def shell(site: BookKeeperSite, *words: str) -> None:
+    """Run a command of BookKeeper's shell (bin/bookkeeper shell). Raises `Stop` with its output on failure."""
+    java = [f"-Dlog4j2.configurationFile={log4j2(site.root)}", "org.apache.bookkeeper.bookie.BookieShell"]
+    command = [*java, "-conf", client_conf(site), *words]
+    jvm(words[0], site.root / words[0], jars(site.jar_set), command, SMALL_JVM).run(120.0)
 
 
 class BookieServer(LocalServer):

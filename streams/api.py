@@ -277,8 +277,8 @@ class Application:
         rows = self._history.latest(limit, predicate)
         return rows if predicate else LimitedRows(rows, max(len(rows), len(self._history.rows())))
 
-    def grouped(self, stream: str) -> Mapping[str, int]:
-        """Findings of a stream by rule."""
+    def grouped(self, stream: str) -> Mapping[tuple[str, str], int]:
+        """Findings of a stream by rule and verdict."""
         return self._streams[stream].grouped() if stream in self._streams else {}
 
     def trends(self, stream: str) -> Row:

@@ -43,6 +43,10 @@ class PlacementPolicy:
     """Whether AutoRecovery workers respect the groups when they replace a lost bookie."""
     leave_isolation: bool = False
     """Whether a repair may move replicas out of the groups of their ledger."""
+    copies: bool = False
+    """Whether Trueup copies ledgers itself, also those that workers cannot repair."""
+    drain: tuple[str, ...] = ()
+    """Bookies whose replicas move to other bookies."""
 
 
 class NamespaceGroups(NamedTuple):

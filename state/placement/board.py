@@ -13,7 +13,7 @@ from trueup.state.bookkeeper.marks import HIDDEN, NO_MARKS, MarkRows
 from trueup.state.common.rules import Verdict
 from trueup.state.placement.lifecycle import IN_FLIGHT, Repair, RepairStage, renewed
 from trueup.state.placement.policy.fencing import NO_FORMER, FormerMembers, joined
-from trueup.state.placement.policy.fragments import VERDICTS
+from trueup.state.placement.policy.fragments import COPIED, VERDICTS
 from trueup.state.placement.rules import RULES
 from trueup.state.placement.settings import PlacementSettings
 from trueup.state.placement.view import NO_FINDINGS, BucketAnswer, Rows, merged
@@ -26,20 +26,6 @@ NEWER_WORKERS = "AutoRecovery of BookKeeper 4.16 or later"
 """What ledgers wait for that only BP-54 repairs."""
 MARKED: Rows = VERDICTS == Verdict.DRIFTED
 """Whether ledgers of each rule are repaired by marks, by code: bool."""
-_COPIED: Rows = MARKED | np.isin(
-    np.arange(len(RULES)),
-    [
-        RULES.code(f"placement.{name}")
-        for name in (
-            "no-walk",
-            "refused-by-target",
-            "too-few-regions",
-            "too-few-zones",
-            "leaves-isolation-group",
-            "outside-isolation-group",
-        )
-    ],
-)
 LOST_MEMBER = RULES.code("placement.lost-member")
 """The rule of drifted ledgers that workers of every version repair."""
 
@@ -184,6 +170,13 @@ def riskiest(findings: Rows) -> Rows:
     return findings[np.lexsort(keys)]
 
 
+def by_rule(findings: Rows) -> dict[tuple[str, Verdict], int]:
+    """The number of findings by rule and verdict."""
+    codes, counts = np.unique(findings[["rule", "verdict"]], return_counts=True)
+    pairs = ((RULES[int(code["rule"])].id, Verdict(int(code["verdict"]))) for code in codes)
+    return dict(zip(pairs, counts.tolist(), strict=True))
+
+
 _OPEN = RULES.code("placement.open-waits-for-writer")
 
 
@@ -212,7 +205,7 @@ class RepairPlan:
 def repairable(policy: PlacementSettings) -> Rows:
     """Whether ledgers with each rule, by code, are repaired: by a mark only drifted ones are, a copy does not depend on
     the walk and the choice of BookKeeper's workers. bool."""
-    return _COPIED if policy.executor == "copy" else MARKED
+    return MARKED | COPIED if policy.executor == "copy" else MARKED
 
 
 def wanted(board: Board, repairs: Mapping[int, Repair], policy: PlacementSettings, now_ms: int) -> Rows:

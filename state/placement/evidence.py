@@ -64,7 +64,7 @@ def shown(bench: FragmentJudge, finding: EvidenceFinding, quorum: int, acks: int
     return {
         "bookies": members(bench, finding.bookies),
         "rule": what.id,
-        "verdict": what.verdict.name.lower(),
+        "verdict": Verdict(int(bench.verdicts[finding.rule])).name.lower(),
         "copies": quorum if finding.stage is FragmentStage.EMPTY else int(finding.facts.copies[0]),
         "racks": int(finding.facts.racks[0]),
         "empty": finding.stage is FragmentStage.EMPTY,
@@ -149,6 +149,11 @@ def _unwritable(_: FragmentJudge, finding: EvidenceFinding, __: int) -> list[str
     return [f"{' or '.join(names)} becoming writable again"]
 
 
+def _kept(bench: FragmentJudge, finding: EvidenceFinding, _: int) -> list[str]:
+    names = [name for name in finding.bookies if name in bench.topology.policy.drain]
+    return [f"`trueup undrain {' '.join(names)}`"]
+
+
 def _unmapped(bench: FragmentJudge, finding: EvidenceFinding, _: int) -> list[str]:
     here = (finding.facts.names[0] == bench.bookie_classes.default) & KNOWN[finding.facts.kinds[0]]
     names = [finding.bookies[at] for at in np.flatnonzero(here).tolist()]
@@ -220,4 +225,6 @@ _SAYS: dict[int, Callable[[FragmentJudge, EvidenceFinding, int], list[str]]] = {
     rule.NO_BOOKIES: _more_for_loss,
     rule.NO_WALK: _more_for_racks,
     rule.CANNOT: _more_for_racks,
+    rule.DRAINING: _kept,
+    rule.OPEN_DRAINING: _kept,
 }

@@ -133,7 +133,7 @@ def _copied(repair: Repair, now_ms: int, first_wait_ms: int, copying: bool) -> R
     if repair.stage is RepairStage.COPYING and not copying:
         return declined(repair, now_ms, first_wait_ms, detail="the copy was interrupted")
     if repair.stage is RepairStage.COPIED and now_ms - repair.at_ms >= SETTLE_MS:
-        return declined(repair, now_ms, first_wait_ms, detail="the ledger does not adhere after the copy")
+        return declined(repair, now_ms, first_wait_ms, detail="the ledger needs another repair after the copy")
     return repair
 
 

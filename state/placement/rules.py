@@ -5,6 +5,7 @@ Findings store a rule as its code, the index in the table: append, never reorder
 
 from trueup.state.common.rules import Rule, Rules, Verdict
 
+_COPY = " With placement.executor copy the verdict is drifted: Trueup copies its replicas to other bookies."
 _T, _D, _B, _U = Verdict.TRUE, Verdict.DRIFTED, Verdict.BLOCKED, Verdict.UNKNOWN
 
 RULES = Rules(
@@ -83,7 +84,7 @@ RULES = Rules(
             "replaceToAdherePlacementPolicy replaces bookies greedily around the ring, keeps as many as possible, and "
             "fails from every start. Workers would retry a mark forever.",
             "The ledger is not marked. More writable bookies, or bookies in another rack, give the algorithm more "
-            "choices.",
+            "choices." + _COPY,
         ),
         Rule(
             "placement.cannot-adhere",
@@ -125,7 +126,7 @@ RULES = Rules(
             "the bookie was removed from the ensemble.",
             "The ledger is not marked. Another writable bookie changes the verdict, or time. Alternatively restart one "
             "of the targets and increase placement.restarted by one: Trueup cannot distinguish a restart from an "
-            "expired session.",
+            "expired session." + _COPY,
         ),
         Rule(
             "placement.open-waits-for-writer",
@@ -208,7 +209,7 @@ RULES = Rules(
             "placement.groups. The usual cause is a repair by workers that ignore groups. BookKeeper's own check of "
             "the placement does not consider groups.",
             "The ledger is not marked: workers do not move replicas back into a group. The finding ends when the "
-            "ledger is deleted, or the rack map lists the member in one of its groups.",
+            "ledger is deleted, or the rack map lists the member in one of its groups." + _COPY,
         ),
         Rule(
             "placement.leaves-isolation-group",
@@ -219,7 +220,7 @@ RULES = Rules(
             "bookie, unless they use Pulsar's class with isolationBookieGroups.",
             "The ledger is not marked. The return of the lost bookie changes the verdict. If the workers are "
             "configured with Pulsar's class, set placement.workers_isolate. If replicas matter more than groups, set "
-            "placement.leave_isolation; the ledger is then repaired, and reported as outside its groups.",
+            "placement.leave_isolation; the ledger is then repaired, and reported as outside its groups." + _COPY,
         ),
         Rule(
             "placement.unknown-isolation-group",
@@ -240,7 +241,7 @@ RULES = Rules(
             "the condition. BookKeeper's own check of the placement answers for every ensemble that it adheres.",
             "The ledger is not marked: workers do not move replicas under this policy, and would remove the mark. "
             "Replicas of lost bookies are repaired. More writable bookies in the missing region do not change a closed "
-            "ledger; rewrite it, or accept the finding.",
+            "ledger; rewrite it, or accept the finding." + _COPY,
         ),
         Rule(
             "placement.too-few-zones",
@@ -252,7 +253,7 @@ RULES = Rules(
             "their location, as in BookKeeper.",
             "The ledger is not marked: workers cannot move replicas under this policy, and would try again forever. "
             "Replicas of lost bookies are repaired. Other locations in the rack map change the verdict; BookKeeper's "
-            "clients read them only when they start.",
+            "clients read them only when they start." + _COPY,
         ),
         Rule(
             "placement.adheres-softly",
@@ -263,6 +264,26 @@ RULES = Rules(
             "BookKeeper's clients do not guarantee for these bookies, for example because a region has a single rack. "
             "The evidence names the condition.",
             "No action. Other locations in the rack map, or other settings of the policy, change the verdict.",
+        ),
+        Rule(
+            "placement.draining-member",
+            _B,
+            "a member is to be drained",
+            "A closed ledger names a bookie of placement.drain. All its replicas are live, and it adheres or no "
+            "ensemble of this size adheres. A ledger with another rule can also name the bookie: its repair has "
+            "priority, and moves this replica as well.",
+            "The ledger is not marked: BookKeeper's workers replace only lost bookies."
+            + _COPY
+            + " `trueup get drains` "
+            "shows what is left on each bookie.",
+        ),
+        Rule(
+            "placement.open-draining-member",
+            _B,
+            "open, and a member is to be drained",
+            "The ledger is open or in recovery and names a bookie of placement.drain. Only its writer may change it.",
+            "The ledger is not touched. It is copied when it is closed: its writer closes it when it rolls over or "
+            "ends; for a topic of Pulsar, `pulsar-admin topics unload TOPIC` closes it.",
         ),
     ]
 )

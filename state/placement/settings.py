@@ -27,6 +27,11 @@ class PlacementSettings:
         one_of=("workers", "copy"),
         live=True,
     )
+    drain: list[str] = key(
+        list,
+        "Bookies whose replicas are copied to other bookies, so that they can be removed; see `trueup drain`",
+        live=True,
+    )
     copy_enabled: bool = key(False, "Permit executor copy: Trueup writes entries to bookies and changes metadata")
     paused: bool = key(False, "Write no new marks; existing marks remain", live=True)
     grace_s: float = key(

@@ -49,10 +49,12 @@ ORDER = (
     "placement.refused-by-target",
     "placement.odd-rack-depth",
     "placement.no-walk",
+    "placement.draining-member",
     "placement.cannot-adhere",
     "placement.unknown-rack",
     "placement.open-waits-for-writer",
     "placement.open-older-fragment",
+    "placement.open-draining-member",
     "placement.open-not-adhering",
     "placement.outside-isolation-group",
     "placement.open",
@@ -111,7 +113,7 @@ def judge(ledgers: Ledgers, topology: Topology, former: FormerMembers = NO_FORME
     for row in _remembered(ledgers, former, rule):
         rule[row], fragment[row] = _again(bench, ledgers, row, former)
     IsolationJudge(ledgers, bench).apply(rule, fragment)
-    return Verdicts(VERDICTS[rule], rule, copies, racks, fragment, _held(ledgers, bench))
+    return Verdicts(bench.verdicts[rule], rule, copies, racks, fragment, _held(ledgers, bench))
 
 
 def _held(ledgers: Ledgers, bench: FragmentJudge) -> Column:
@@ -262,6 +264,7 @@ def evidence(ledgers: Ledgers, row: int, topology: Topology, former: FormerMembe
         plain = [unjudged(bench, bookies, rule) for bookies in ledgers.ensembles(row)]
         return {
             "rule": RULES[rule].id,
+            "verdict": Verdict(int(bench.verdicts[rule])).name.lower(),
             "fragments": plain,
             "held": False,
             "isolation": None,
@@ -278,6 +281,7 @@ def evidence(ledgers: Ledgers, row: int, topology: Topology, former: FormerMembe
     held = bool(_held(alone, bench)[0])
     return {
         "rule": RULES[findings[worst].rule].id,
+        "verdict": Verdict(int(bench.verdicts[findings[worst].rule])).name.lower(),
         "fragment": worst,
         "held": held,
         "needed_racks": min(quorum, topology.min_racks),

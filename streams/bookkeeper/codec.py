@@ -190,7 +190,7 @@ def _namespaces(records: Sequence[Record] | None) -> tuple[NamespaceGroups, ...]
 
 
 def _policy(record: Record) -> PlacementPolicy:
-    lists = {key: tuple(record[key]) for key in ("regions", "groups", "secondary_groups")}
+    lists = {key: tuple(record[key]) for key in ("regions", "groups", "secondary_groups", "drain")}
     return PlacementPolicy(**{**record, **lists})
 
 

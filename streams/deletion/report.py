@@ -185,12 +185,13 @@ class DeletionReport:
             return deletion_row(pending)
         raise Refused(f"a deletion of ledger {ledger} in progress", "none", "see `trueup get deletions`")
 
-    def grouped(self) -> dict[str, int]:
-        """The number of unreferenced ledgers and objects by rule."""
+    def grouped(self) -> dict[tuple[str, str], int]:
+        """The number of unreferenced ledgers and objects by rule and verdict."""
         counts = Counter[str]()
         for row in self.status().forgotten:
             counts[row.rule] += row.ledgers
-        return dict(counts.most_common())
+        verdicts = {rule.id: rule.verdict.name.lower() for rule in LEAK_RULES}
+        return {(rule, verdicts[rule]): count for rule, count in counts.most_common()}
 
     def ledger(self, ledger: int, claim: Claim) -> Row:
         """Owner of a ledger according to its metadata, and why it may or may not be deleted."""

@@ -151,8 +151,8 @@ class DeletionStream(Stream):
         """Unreferenced ledgers and objects, oldest finding first."""
         return self._report.findings(filter_)
 
-    def grouped(self) -> Mapping[str, int]:
-        """The number of findings by rule."""
+    def grouped(self) -> Mapping[tuple[str, str], int]:
+        """The number of findings by rule and verdict."""
         return self._report.grouped()
 
     def plan(self) -> list[PlanRow]:

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import click
 
 from trueup.state.common.counts import many
+from trueup.streams.placement.drain_commands import drain, drains, undrain
 from trueup.streams.rows import Row
 from trueup.streams.runtime.descriptor import Commands
 from trueup.streams.runtime.format import short, since, size
@@ -256,4 +257,6 @@ def _findings(app: Api) -> list[Column]:
     ]
 
 
-COMMANDS = Commands(findings=_findings, get=(ledgers, bookies, marks), describe=(ledger,))
+COMMANDS = Commands(
+    findings=_findings, get=(ledgers, bookies, marks, drains), describe=(ledger,), groups=(drain, undrain)
+)

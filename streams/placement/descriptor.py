@@ -59,6 +59,7 @@ PLACEMENT = Descriptor(
         Noun("ledgers", 100, {"all": ("true", "false")}, selectors=("bookie", "namespace")),
         Noun("bookies"),
         Noun("marks"),
+        Noun("drains"),
     ),
     selectors=("bookie", "namespace"),
     things=(
@@ -81,6 +82,7 @@ PLACEMENT = Descriptor(
     ),
     kinds={
         "mark": "writes an under-replication mark for ledger {ledger}. BookKeeper's workers then copy its entries",
+        "copy": "copies entries of ledger {ledger} to other bookies, and lets its metadata name these",
         "withdraw": "deletes its under-replication mark of ledger {ledger}",
     },
     units={

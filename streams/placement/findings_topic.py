@@ -79,9 +79,8 @@ def bodies(rows: Rows) -> list[bytes]:
     """Findings as records of their topic, each with an Avro body."""
     if not len(rows):
         return []
-    rules = [RULES[code] for code in rows["rule"].tolist()]
-    columns = {name: rows[name] for name in _NUMBERS}
-    return encode_columns(
-        FINDINGS,
-        {**columns, "rule": [rule.id for rule in rules], "verdict": [rule.verdict.name.lower() for rule in rules]},
-    )
+    texts = {
+        "rule": [RULES[code].id for code in rows["rule"].tolist()],
+        "verdict": [Verdict(code).name.lower() for code in rows["verdict"].tolist()],
+    }
+    return encode_columns(FINDINGS, {**{name: rows[name] for name in _NUMBERS}, **texts})

@@ -2,9 +2,12 @@
 
 from collections.abc import Mapping
 
+import numpy as np
+
 from trueup.state.common.options import MODES
 from trueup.state.common.rules import Verdict
 from trueup.state.placement.lifecycle import RepairStage
+from trueup.state.placement.policy.fragments import COPIED
 from trueup.state.placement.rules import RULES
 from trueup.streams.placement.signs import PlacementFields
 from trueup.streams.rows import Row
@@ -12,8 +15,14 @@ from trueup.streams.runtime.metrics import SAFE_BUCKETS, Metrics, StreamMetrics
 
 ACTIONS = {
     "mark": ("written", "already", "refused", "gone", "unknown", "retry", "failed"),
+    "copy": ("copied", "refused", "retry", "unknown", "failed"),
     "withdraw": ("withdrawn", "gone", "refused", "unknown", "retry", "failed"),
 }
+_FOUND = [
+    *((rule.id, rule.verdict) for rule in RULES if rule.verdict is not Verdict.TRUE),
+    *((RULES[code].id, Verdict.DRIFTED) for code in np.flatnonzero(COPIED).tolist()),
+]
+"""The rules of findings, with the verdicts that they can have."""
 
 
 class PlacementMetrics(StreamMetrics):
@@ -85,12 +94,11 @@ class PlacementMetrics(StreamMetrics):
         """Record the time until one ledger became true again."""
         self.safe.at().observe(max(0.0, seconds))
 
-    def findings(self, by_rule: Mapping[str, int]) -> None:
-        """Set the number of ledgers by rule; 0 for rules that are not listed."""
-        for rule in RULES:
-            if rule.verdict is not Verdict.TRUE:
-                self.found.at(rule.verdict.name.lower(), rule.id).set(by_rule.get(rule.id, 0))
-        blind = {rule.id: by_rule.get(rule.id, 0) for rule in RULES if rule.verdict is Verdict.UNKNOWN}
+    def findings(self, counts: Mapping[tuple[str, Verdict], int]) -> None:
+        """Set the number of ledgers by rule and verdict; 0 for those that are not listed."""
+        for rule, verdict in _FOUND:
+            self.found.at(verdict.name.lower(), rule).set(counts.get((rule, verdict), 0))
+        blind = {rule: counts.get((rule, verdict), 0) for rule, verdict in _FOUND if verdict is Verdict.UNKNOWN}
         for rule_id, count in blind.items():
             self.unknown.at(rule_id).set(count)
         self._unreadable = sum(blind.values())

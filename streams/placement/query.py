@@ -38,7 +38,7 @@ ANSWER = "bucket int, epoch bigint, full boolean, ledgers bigint, findings binar
 """One row for each bucket with an answer: `state.placement.view.BucketAnswer` with its arrays as bytes."""
 TOPICS = (topics.LEDGERS, topics.TOPOLOGY)
 LEDGER, TOPOLOGY = range(2)
-FORM = 7  # version of the state in the checkpoint
+FORM = 8  # version of the state in the checkpoint
 
 
 # All buckets of a task get the same topology.

@@ -33,6 +33,7 @@ from trueup.state.placement.board import (
     ClearedFindings,
     FindingAges,
     RepairPlan,
+    by_rule,
     plan,
     repairable,
     unheld,
@@ -526,10 +527,7 @@ class PlacementReconciler:
 
     def _count_findings(self, cleared: Iterable[ClearedFindings]) -> None:
         now_ms, topology = self._clock(), self._keeper.topology
-        codes, counts = np.unique(self.board.findings["rule"], return_counts=True)
-        self._metrics.findings(
-            {RULES[code].id: count for code, count in zip(codes.tolist(), counts.tolist(), strict=True)}
-        )
+        self._metrics.findings(by_rule(self.board.findings))
         for part in cleared:
             for since_ms in part.since_ms[part.wrong & ~part.deleted].tolist():
                 self._metrics.healed((now_ms - since_ms) / 1000)

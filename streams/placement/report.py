@@ -7,7 +7,7 @@ import numpy as np
 from trueup.connectors.bookkeeper.metadata.capture import CaptureHealth
 from trueup.connectors.bookkeeper.metadata.mark_codec import Mark
 from trueup.connectors.bookkeeper.metadata.rack_source import RackHealth
-from trueup.state.bookkeeper.ledgers import Ledgers, concat
+from trueup.state.bookkeeper.ledgers import Column, Ledgers, concat
 from trueup.state.bookkeeper.marks import HIDDEN, MARK
 from trueup.state.bookkeeper.observations import LedgerState
 from trueup.state.bookkeeper.topology import Status, Topology
@@ -15,7 +15,7 @@ from trueup.state.common.counts import many
 from trueup.state.common.errors import Refused
 from trueup.state.common.rules import Verdict
 from trueup.state.deletion.owners import claim_of
-from trueup.state.placement.board import Board, riskiest, wanted, without_copies
+from trueup.state.placement.board import Board, by_rule, riskiest, wanted, without_copies
 from trueup.state.placement.lifecycle import Repair, RepairStage
 from trueup.state.placement.policy.declared import policy_text
 from trueup.state.placement.progress import counted
@@ -210,6 +210,21 @@ class PlacementReport:
                 reasons.append(f"{not_judged:,} of {many(ledgers, 'ledger')} not judged yet")
         return "; ".join(reasons)
 
+    def unknown(self, runs: bool) -> str:
+        """Why a ledger may have no finding that should have one, or cannot be read; empty if there is none."""
+        if reason := self.incomplete(judged=True, runs=runs):
+            return reason
+        if not_judged := self._counts(self._clock(), runs)[1]:
+            return f"the verdict on {many(not_judged, 'ledger')}"
+        unreadable = self._cluster.health().unreadable
+        return f"{many(unreadable, 'ledger')} to be readable" if unreadable else ""
+
+    def found(self) -> Column:
+        """The ids of the ledgers with a verdict other than true: int64."""
+        with self._reconciler.lock:
+            ledgers: Column = self._board.findings["ledger"]
+        return ledgers
+
     def findings(
         self, verdict: str | None, rule: str | None, limit: int, where: LedgerSelection = ANY
     ) -> tuple[list[Finding], int]:
@@ -228,11 +243,11 @@ class PlacementReport:
         """The findings whose ledgers match now."""
         return rows[np.isin(rows["ledger"], self._cluster.select(rows["ledger"], where))] if where else rows
 
-    def grouped(self) -> dict[str, int]:
-        """The number of ledgers with a verdict other than true, by rule."""
+    def grouped(self) -> dict[tuple[str, str], int]:
+        """The number of ledgers with a verdict other than true, by rule and verdict."""
         with self._reconciler.lock:
-            codes, counts = np.unique(self._board.findings["rule"], return_counts=True)
-        return {RULES[int(code)].id: int(count) for code, count in zip(codes, counts, strict=True)}
+            counts = by_rule(self._board.findings)
+        return {(rule, verdict.name.lower()): count for (rule, verdict), count in counts.items()}
 
     def _finding(self, row: Rows) -> Finding:
         rule, ledger = RULES[int(row["rule"])], int(row["ledger"])
@@ -240,7 +255,7 @@ class PlacementReport:
         numbers = {name: int(row[name]) for name in ("copies", "racks", "version", "fragment")}
         return Finding(
             {"ledger": ledger},
-            rule.verdict.name.lower(),
+            Verdict(int(row["verdict"])).name.lower(),
             rule.id,
             rule.title,
             int(row["since_ms"]),
@@ -307,7 +322,7 @@ class PlacementReport:
         match = RULES.find(shown["rule"])
         assert match is not None, "evidence names a rule of the table"
         rule = match
-        verdict, reason = rule.verdict.name.lower(), rule.title
+        verdict, reason = shown["verdict"], rule.title
         if self._unjudged()(ledger):
             verdict, reason = "unknown", f"not judged yet; by this reading: {reason}"
         fragments = record["fragments"]
@@ -457,7 +472,7 @@ def _shape(rows: Ledgers, at: int) -> Row:
 def _verdict(verdicts: Verdicts, at: int) -> Row:
     rule = RULES[int(verdicts.rule[at])]
     return {
-        "verdict": rule.verdict.name.lower(),
+        "verdict": Verdict(int(verdicts.verdict[at])).name.lower(),
         "rule": rule.id,
         "copies": int(verdicts.copies[at]),
         "racks": int(verdicts.racks[at]),

@@ -12,6 +12,7 @@ from trueup.streams.journal.catch_up import CatchUp
 from trueup.streams.journal.history import WHO
 from trueup.streams.placement import query
 from trueup.streams.placement.damages import DamageReports
+from trueup.streams.placement.drains import drains
 from trueup.streams.placement.judging import Judging
 from trueup.streams.placement.metrics import PlacementMetrics
 from trueup.streams.placement.reconciler import PlacementReconciler
@@ -27,7 +28,7 @@ from trueup.streams.runtime.context import Context
 from trueup.streams.runtime.stream import Filter, Finding, PlanRow, Session, Stream, StreamStatus
 
 TICK_S, LOOK_S, DAMAGE_S, USAGE_S = 0.2, 10.0, 1.0, 30.0
-JUDGED = ("findings", "ledgers", "marks", "plan")
+JUDGED = ("findings", "ledgers", "marks", "plan", "drains")
 """Nouns whose rows contain verdicts."""
 OBSERVED = ("bookies", "all ledgers")
 """Nouns whose rows are current reads."""
@@ -164,11 +165,17 @@ class PlacementStream(Stream):
         return [self._report.incomplete(judged=False)] if noun in OBSERVED else []
 
     def rows(self, noun: str, query: RowQuery) -> list[Row]:
-        """Ledgers, bookies or marks."""
+        """Ledgers, bookies, drains or marks."""
         if noun == "ledgers":
             where = LedgerSelection(query.bookie, query.namespace)
             return self._report.ledgers(query.limit, query.choices.get("all") == "true", where)
+        if noun == "drains":
+            return self._drains()
         return self._report.bookies() if noun == "bookies" else self._report.marks()
+
+    def _drains(self) -> list[Row]:
+        findings, unknown = self._report.found, lambda: self._report.unknown(self._runs())
+        return drains(self._cluster, self._policy.current, self._keeper.topology, findings, unknown)
 
     def describe(self, noun: str, names: Names) -> Row:
         """All details of one ledger, from a current read; a bookie; or what failures would do."""
@@ -192,10 +199,12 @@ class PlacementStream(Stream):
         findings = [*confirmed, *some, *reported]
         return findings[: filter_.limit], total + len(confirmed) + len(reported)
 
-    def grouped(self) -> Mapping[str, int]:
-        """The number of findings by rule."""
+    def grouped(self) -> Mapping[tuple[str, str], int]:
+        """The number of findings by rule and verdict."""
         replicas = Counter(
-            finding.rule for confirmed in (True, False) for finding in self.damages.findings(Filter(), confirmed)
+            (finding.rule, finding.verdict)
+            for confirmed in (True, False)
+            for finding in self.damages.findings(Filter(), confirmed)
         )
         return dict((Counter(self._report.grouped()) + replicas).most_common())
 

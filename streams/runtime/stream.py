@@ -182,10 +182,10 @@ class Stream(ABC):
         """Findings, the most urgent first, and their number without the limit."""
         return (), 0
 
-    def grouped(self) -> Mapping[str, int]:
-        """The number of findings by rule, the most frequent first."""
+    def grouped(self) -> Mapping[tuple[str, str], int]:
+        """The number of findings by rule and verdict, the most frequent first."""
         findings, _ = self.findings(Filter(limit=EVERY_FINDING))
-        return dict(Counter(finding.rule for finding in findings).most_common())
+        return dict(Counter((finding.rule, finding.verdict) for finding in findings).most_common())
 
     def plan(self) -> list[PlanRow]:
         """Actions that are due, wait for approval or are in progress."""

@@ -131,8 +131,8 @@ class Engine(Protocol):
         detail, who. Rows are kept for journal.history_days, also over restarts. ``predicate``: selects from the newest
         10,000."""
 
-    def grouped(self, stream: str) -> Mapping[str, int]:
-        """Findings of a stream by rule."""
+    def grouped(self, stream: str) -> Mapping[tuple[str, str], int]:
+        """Findings of a stream by rule and verdict."""
 
     def trends(self, stream: str) -> Row:
         """The numbers of a stream in the last hours: every_ms, at_ms [time], series {name: [number or None]}, both

@@ -2,15 +2,15 @@
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 
 from trueup.state.bookkeeper.observations import LedgerRecord
 from trueup.state.bookkeeper.topology import Status, Topology
-from trueup.state.placement.copies.search import Ring, cheapest
-from trueup.state.placement.policy.fragments import DEAD, FragmentJudge
+from trueup.state.placement.copies.search import Ring, RingSearch, cheapest
+from trueup.state.placement.policy.fragments import DEAD, FragmentJudge, fewest_racks
 from trueup.state.placement.policy.groups import groups_of
 
 FULL = 0.9
@@ -53,7 +53,9 @@ class MovePlanner:
         self._candidates = sorted(
             bookie.id
             for bookie in topology.bookies
-            if bookie.status is Status.WRITABLE and used.get(bookie.id, 0.0) < FULL
+            if bookie.status is Status.WRITABLE
+            and used.get(bookie.id, 0.0) < FULL
+            and bookie.id not in topology.policy.drain
         )
 
     def moves(self, record: LedgerRecord, isolation: str = "", refusing: frozenset[str] = frozenset()) -> LedgerMoves:
@@ -77,21 +79,51 @@ class MovePlanner:
         for fragment, end in zip(record["fragments"], ends, strict=True):
             first, bookies = fragment["first_entry"], list(fragment["bookies"])
             weights = _weights(first, end, len(bookies), record["quorum"])
-            outside = [at for at, name in enumerate(bookies) if allowed is not None and name not in allowed]
-            found = cheapest(self._bench, self._ring(bookies, outside, weights, record), stock, prices)
+            wished = self._wished(bookies, allowed)
+            found = self._found(self._ring(bookies, weights, record), wished, stock, prices)
             complete = complete and found.complete
-            if not found.adheres:
-                (unadhering if found.places else stuck).append(first)
+            if not found.places and (wished or not found.adheres):
+                stuck.append(first)
+            elif not found.adheres:
+                unadhering.append(first)
             moves += [
                 ReplicaMove(first, place, bookies[place], after, weights[place])
                 for place, after in zip(found.places, self._chosen(found.classes, joining), strict=True)
             ]
         return LedgerMoves(tuple(moves), tuple(stuck), tuple(unadhering), complete)
 
-    def _ring(self, bookies: list[str], outside: list[int], weights: list[int], record: LedgerRecord) -> Ring:
+    def _ring(self, bookies: list[str], weights: list[int], record: LedgerRecord) -> Ring:
         members = self._bench.classes(tuple(bookies))
         lost = np.flatnonzero(DEAD[self._bench.bookie_classes.kind[members]]).tolist()
-        return Ring(members, record["quorum"], record["ack_quorum"], tuple(sorted({*lost, *outside})), weights)
+        return Ring(members, record["quorum"], record["ack_quorum"], tuple(lost), weights)
+
+    def _wished(self, bookies: list[str], allowed: frozenset[str] | None) -> list[int]:
+        """The places of live bookies that are to leave the fragment: outside of its groups, or draining."""
+        drain, alive = self._bench.topology.policy.drain, ~DEAD[self._bench.bookie_classes.kind]
+        codes = self._bench.classes(tuple(bookies)).tolist()
+        leaves = [name in drain or (allowed is not None and name not in allowed) for name in bookies]
+        return [at for at, (code, leaving) in enumerate(zip(codes, leaves, strict=True)) if leaving and alive[code]]
+
+    def _found(
+        self, ring: Ring, wished: list[int], stock: Mapping[int, int], prices: Mapping[int, float]
+    ) -> RingSearch:
+        """The change after which all wished places have other bookies; or one of them; or none, so that the fragment is
+        not placed worse than now."""
+        for some in [wished, *([at] for at in wished)] if wished else ():
+            wider = replace(ring, lost=tuple(sorted({*ring.lost, *some})))
+            found = cheapest(self._bench, wider, stock, prices)
+            if found.adheres or (found.places and not self._worse(ring, found)):
+                return found
+        return cheapest(self._bench, ring, stock, prices)
+
+    def _worse(self, ring: Ring, found: RingSearch) -> bool:
+        """Whether the fragment is placed worse after the change than now. The replica of a read-only bookie counts with
+        its rack, which BookKeeper's policy does not do."""
+        after = ring.members.copy()
+        after[list(found.places)] = found.classes
+        facts = self._bench.facts(np.array([ring.members, after]), ring.quorum, acks=ring.acks)
+        racks = fewest_racks(facts.names, ~DEAD[facts.kinds], ring.quorum)
+        return bool(racks[1] < racks[0] or (facts.fails[1] and not facts.fails[0]))
 
     def _chosen(self, classes: tuple[int, ...], joining: list[str]) -> list[str]:
         """The emptiest bookie of each of these classes, each bookie once."""

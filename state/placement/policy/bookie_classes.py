@@ -52,6 +52,8 @@ class BookieClasses:
     """The rack code of each class."""
     held: Column
     """Whether the bookies of each class belong to the mass loss that is held."""
+    draining: Column
+    """Whether the replicas of the bookies of each class move to other bookies."""
     racks: tuple[str, ...]
     """The name of each rack, by code."""
     default: int
@@ -92,20 +94,21 @@ def classes_of(topology: Topology) -> BookieClasses:
     votes = _votes(topology)
     level = max(votes, key=lambda level: votes[level], default=1)
     number: dict[str, int] = {}
-    classes: dict[tuple[int, BookieClass, bool], int] = {}
+    classes: dict[tuple[int, BookieClass, bool, bool], int] = {}
     of = {}
     for bookie in topology.bookies:
-        rack = number.setdefault(_location(bookie), len(number))
-        of[bookie.id] = classes.setdefault((rack, _kind(bookie, level), bookie.held), len(classes))
-    triples = list(classes)
-    kinds = [triples[at][:2] for at in of.values()]
+        rack, draining = number.setdefault(_location(bookie), len(number)), bookie.id in topology.policy.drain
+        of[bookie.id] = classes.setdefault((rack, _kind(bookie, level), bookie.held, draining), len(classes))
+    forms = list(classes)
+    kinds = [forms[at][:2] for at in of.values()]
     counts = Counter(rack for rack, kind in kinds if kind is BookieClass.WRITABLE)
-    keys = [*classes, (number.setdefault(DEFAULT_RACK, len(number)), BookieClass.UNKNOWN, False)]
+    keys = [*classes, (number.setdefault(DEFAULT_RACK, len(number)), BookieClass.UNKNOWN, False, False)]
     return BookieClasses(
         of,
-        np.array([kind for _, kind, _ in keys], np.uint8),
-        np.array([rack for rack, _, _ in keys], np.int32),
-        np.array([held for _, _, held in keys], bool),
+        np.array([kind for _, kind, _, _ in keys], np.uint8),
+        np.array([rack for rack, _, _, _ in keys], np.int32),
+        np.array([held for _, _, held, _ in keys], bool),
+        np.array([draining for _, _, _, draining in keys], bool),
         tuple(number),
         number[DEFAULT_RACK],
         np.array([counts[rack] for rack in range(len(number))], np.int32),

@@ -17,6 +17,8 @@ def declared(settings: PlacementSettings) -> PlacementPolicy:
         secondary_groups=tuple(settings.secondary_groups),
         workers_isolate=settings.workers_isolate,
         leave_isolation=settings.leave_isolation,
+        copies=settings.executor == "copy",
+        drain=tuple(sorted({*settings.drain})),
     )
 
 

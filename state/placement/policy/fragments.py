@@ -15,6 +15,7 @@ import numpy as np
 from trueup.state.bookkeeper.ledgers import MANY, Column
 from trueup.state.bookkeeper.observations import LedgerState
 from trueup.state.bookkeeper.topology import UNKNOWN_RACK, Topology
+from trueup.state.common.rules import Verdict
 from trueup.state.placement.policy.adherence import Adherence
 from trueup.state.placement.policy.bookie_classes import BookieClass, classes_of
 from trueup.state.placement.policy.places import places_of
@@ -50,13 +51,24 @@ OUTSIDE_GROUP = _code("outside-isolation-group")
 LEAVES_GROUP = _code("leaves-isolation-group")
 UNKNOWN_GROUP = _code("unknown-isolation-group")
 SOFTLY = _code("adheres-softly")
+DRAINING = _code("draining-member")
+OPEN_DRAINING = _code("open-draining-member")
 _FAILING = {"rack": RACKS, "isolation": RACKS, "region": _code("too-few-regions"), "zone": _code("too-few-zones")}
 """The rule of closed fragments with live members that do not adhere, by policy."""
 
 BY_RACKS = ("rack", "isolation")
 """Policies that count racks."""
 VERDICTS = np.array([rule.verdict for rule in RULES], np.uint8)
-"""The `Verdict` of each rule, by code."""
+"""The `Verdict` of each rule, by code, where workers repair ledgers."""
+COPIED: Column = np.isin(
+    np.arange(len(RULES)),
+    [NO_WALK, REFUSED, OUTSIDE_GROUP, LEAVES_GROUP, DRAINING, _FAILING["region"], _FAILING["zone"]],
+)
+"""Whether ledgers of each rule, by code, are repaired by copies and not by workers: bool."""
+_DRAINED = np.arange(len(RULES))
+_DRAINED[[ADHERES, SOFTLY, CANNOT]], _DRAINED[[OPEN, OPEN_RACKS]] = DRAINING, OPEN_DRAINING
+"""The rule of a fragment with a draining member instead of another one, by code. Other rules state a higher risk, and
+their repair also replaces this member."""
 _TABLE = 1 << 22  # patterns are grouped by a table up to this size, above it by sorting
 
 
@@ -103,6 +115,8 @@ class FragmentJudge:
         self._by_racks = topology.policy.kind in BY_RACKS
         self._enforces = topology.enforce_min_racks and self._by_racks
         self.places = places_of(topology)
+        self.verdicts = np.where(COPIED & topology.policy.copies, Verdict.DRIFTED, VERDICTS).astype(np.uint8)
+        """The `Verdict` of each rule, by code."""
         self._memo: dict[tuple[object, ...], int] = {}
 
     def classes(self, names: tuple[str, ...]) -> Column:
@@ -121,6 +135,8 @@ class FragmentJudge:
         sample, which = patterns(members, stages, len(self.bookie_classes.kind))
         facts, stage = self.facts(members[sample], quorum, stages[sample], acks), plain(stages[sample])
         rule = self._rules(facts, stage, quorum, refusing or {})
+        leaving = self.bookie_classes.draining[members[sample]].any(axis=1)
+        rule = np.where(leaving, _DRAINED[rule], rule)
         copies = np.where(stage == FragmentStage.EMPTY, 0xFFFF, facts.copies)
         return rule.astype(np.uint8)[which], copies.astype(np.uint16)[which], facts.racks.astype(np.uint16)[which]
 

@@ -144,18 +144,12 @@ class Pages:
 
     def _grouped(self) -> list[Row]:
         return [
-            {
-                "stream": stream.name,
-                "rule": rule,
-                "count": count,
-                "title": self._rules[rule].title,
-                "verdict": self._rules[rule].verdict.name.lower(),
-            }
+            {"stream": stream.name, "rule": rule, "count": count, "title": self._rules[rule].title, "verdict": verdict}
             for stream in STREAMS
-            for rule, count in self._counted(stream.name).items()
+            for (rule, verdict), count in self._counted(stream.name).items()
         ]
 
-    def _counted(self, stream: str) -> Mapping[str, int]:
+    def _counted(self, stream: str) -> Mapping[tuple[str, str], int]:
         try:
             return self._engine.grouped(stream)
         except TrueupError:

@@ -16,6 +16,7 @@ from tests.unit.cli.fake_rows import (
     deletion_row,
     deletion_status,
     directory,
+    drain_row,
     finding,
     healthy_status,
     link_row,
@@ -25,6 +26,7 @@ from tests.unit.cli.fake_rows import (
 )
 from trueup.state.common.errors import BadSettings, Refused
 from trueup.state.common.options import default_of
+from trueup.state.placement.settings import PlacementSettings
 from trueup.state.settings.settings import Settings, change, live_keys, value_of
 from trueup.streams.catalog import STREAMS
 from trueup.streams.replication.report import by_topic
@@ -43,6 +45,7 @@ class FakeEngine:
         self.reported: list[Any] = []
         self.places: dict[int, tuple[str, str]] = {}
         self.found: dict[str, list[dict[str, Any]]] = {}
+        self.kept_open = 3
         self.members = [
             {
                 "bookie": f"127.0.0.{n}:3181",
@@ -319,6 +322,11 @@ class FakeEngine:
         self._check()
         return deepcopy(self.members)
 
+    def drains(self) -> list[dict[str, Any]]:
+        self._check()
+        names = self.settings.section(PlacementSettings).drain
+        return [drain_row(name, closed=3 if at else 0, opened=self.kept_open) for at, name in enumerate(names)]
+
     def marks(self) -> list[dict[str, Any]]:
         return [
             {
@@ -501,10 +509,10 @@ class FakeEngine:
     def actions(self, limit: int, predicate: Callable[[dict[str, Any]], bool] | None = None) -> list[dict[str, Any]]:
         return [row for row in self.done if predicate is None or predicate(row)][:limit]
 
-    def grouped(self, stream: str) -> Mapping[str, int]:
+    def grouped(self, stream: str) -> Mapping[tuple[str, str], int]:
         self._check()
         rows = self.judged if stream == "placement" else self.found.get(stream, [])
-        return dict(Counter(row["rule"] for row in rows).most_common())
+        return dict(Counter((row["rule"], row["verdict"]) for row in rows).most_common())
 
     def trends(self, stream: str) -> dict[str, Any]:
         found = self.course.get(stream, {"every_ms": 15_000, "at_ms": [], "series": {}})

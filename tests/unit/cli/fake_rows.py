@@ -3,6 +3,8 @@
 import time
 from typing import Any
 
+from trueup.state.common.counts import many
+
 STATUSES = ("writable", "readonly", "pending", "lost")
 NOW = time.time_ns() // 1_000_000
 MINUTE = 60_000
@@ -130,6 +132,24 @@ def directory(path: str, usable: int, **more: Any) -> dict[str, Any]:
         "reason": "replicas must be moved",
         "at_ms": NOW - 2000,
         **more,
+    }
+
+
+def drain_row(name: str, closed: int, opened: int) -> dict[str, Any]:
+    """A bookie that is drained."""
+    waits = "copies of " + many(closed, "ledger") if closed else ""
+    waits = waits or ("the writers of " + many(opened, "ledger") + " to close them" if opened else "")
+    return {
+        "bookie": name,
+        "status": "readonly",
+        "ledgers": closed + opened,
+        "closed": closed,
+        "open": opened,
+        "open_ledgers": [
+            {"ledger": 40 + at, "owner": "tenant/ns/persistent/orders" if at else ""} for at in range(min(opened, 2))
+        ],
+        "removable": not waits,
+        "waits_for": waits,
     }
 
 

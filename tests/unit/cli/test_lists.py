@@ -69,7 +69,7 @@ def test_watch_prints_json_whole_if_it_differs(capsys: pytest.CaptureFixture[str
 
 ONE = {"status", "read", "files", "version", "config check", "support bundle"}
 """Commands about one thing: they list nothing, as those of `trueup describe`."""
-ACTING = {"approve", "config set", "sandbox down", "sandbox kill", "sandbox start", "sandbox write"}
+ACTING = {"drain", "undrain", "approve", "config set", "sandbox down", "sandbox kill", "sandbox start", "sandbox write"}
 """Commands that change something, as those of `trueup delete`, `trueup link` and `trueup topic`."""
 GROUPS = {"describe", "delete", "link", "topic"}
 FORMATS = {"table", "wide", "json", "yaml", "name"}

@@ -8,6 +8,7 @@ from typing import Any
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.unit.cli.fake_engine import FakeEngine
+from trueup.state.common.rules import Verdict
 from trueup.streams.catalog import all_metrics
 from trueup.streams.logdirs.metrics import LogDirMetrics
 from trueup.streams.placement.metrics import PlacementMetrics
@@ -72,7 +73,7 @@ def exposition() -> str:
     engine, made = full_status(), all_metrics(CLUSTER)
     made.of(LinkMetrics).declare(["east-west"])
     made.of(LogDirMetrics).declare(["east"])
-    made.of(PlacementMetrics).findings(Counter(row["rule"] for row in engine.judged))
+    made.of(PlacementMetrics).findings(Counter((row["rule"], Verdict[row["verdict"].upper()]) for row in engine.judged))
     made.on_progress(_PROGRESS)
     made.restarted("placement")
     made.status(engine.status(), lambda noun: getattr(engine, noun)())

@@ -52,7 +52,7 @@ LAYOUTS = {
 }
 
 
-@pytest.mark.parametrize(("view", "number", "digest"), [("placement", 7, 951757812), ("deletion", 5, 1868964988)])
+@pytest.mark.parametrize(("view", "number", "digest"), [("placement", 8, 951757812), ("deletion", 5, 1868964988)])
 def test_a_state_of_another_layout_has_another_number(view: str, number: int, digest: int) -> None:
     form, dtypes, *forms = LAYOUTS[view]
     layout = [sorted(dtype.items()) if isinstance(dtype, Mapping) else np.dtype(dtype).descr for dtype in dtypes]

@@ -102,8 +102,8 @@ def test_nothing_drifted_is_zero(metrics: Metrics) -> None:
 
 
 def test_findings_by_rule_go_down_again(metrics: Metrics) -> None:
-    metrics.of(PlacementMetrics).findings({"placement.lost-member": 5})
-    metrics.of(PlacementMetrics).findings({"placement.too-few-racks": 2})
+    metrics.of(PlacementMetrics).findings({("placement.lost-member", Verdict.DRIFTED): 5})
+    metrics.of(PlacementMetrics).findings({("placement.too-few-racks", Verdict.DRIFTED): 2})
     assert [value(metrics, "trueup_findings", rule=f"placement.{r}") for r in ("lost-member", "too-few-racks")] == [
         0,
         2,
@@ -111,14 +111,22 @@ def test_findings_by_rule_go_down_again(metrics: Metrics) -> None:
 
 
 def test_unknown_by_reason_adds_up_to_all_unknown(metrics: Metrics) -> None:
-    metrics.of(PlacementMetrics).findings({"placement.unreadable": 3})
+    metrics.of(PlacementMetrics).findings({("placement.unreadable", Verdict.UNKNOWN): 3})
     metrics.status(healthy_status() | {"counts": {"true": 0, "drifted": 0, "blocked": 0, "unknown": 10}})
     reasons = ("placement.unreadable", "placement.unknown-bookie", "stale")
     assert [value(metrics, "trueup_unknown_ledgers", reason=r) for r in reasons] == [3, 0, 7]
 
 
+def test_what_copies_repair_is_counted_with_its_verdict(metrics: Metrics) -> None:
+    metrics.of(PlacementMetrics).findings({("placement.no-walk", Verdict.DRIFTED): 4})
+    verdicts = ("drifted", "blocked")
+    assert [value(metrics, "trueup_findings", rule="placement.no-walk", verdict=each) for each in verdicts] == [4, 0]
+
+
 def test_labels_of_findings_are_the_table_of_rules(metrics: Metrics) -> None:
-    metrics.of(PlacementMetrics).findings({"placement.lost-member": 1, "no.such-rule": 9})
+    metrics.of(PlacementMetrics).findings(
+        {("placement.lost-member", Verdict.DRIFTED): 1, ("no.such-rule", Verdict.DRIFTED): 9}
+    )
     families = {f.name: f for f in text_string_to_metric_families(metrics.text().decode())}
     named = {s.labels["rule"] for s in families["trueup_findings"].samples}
     assert named == {rule.id for rule in RULES if rule.verdict is not Verdict.TRUE}

@@ -1,5 +1,6 @@
 """Codes of requests and responses (RequestCode.java, ResponseCode.java), and the meaning of errors."""
 
+import re
 from collections.abc import Mapping
 from enum import IntEnum
 
@@ -105,6 +106,14 @@ _DENIED = (
     ("has no permission", "grant this right to the user"),
     ("subject of", "create the user before its rights"),
 )
+_ACL_1 = re.compile(r"\bacl\.common\.AclException: (.*?)(?:, org\.apache\.|\n|$)")
+"""ACL 1.0 (plain_acl.yml, before 5.3) refuses a request with an exception, which is a system error. The group: why."""
+_DENIED_BY_ACL_1 = (
+    ("No accessKey", "set access_key and secret_key: the cluster requires authentication"),
+    ("signature failed", "correct the secret key"),
+    ("No acl config", "add the account to plain_acl.yml of the broker, or correct the access key"),
+    ("", "grant this permission in plain_acl.yml of the broker"),
+)
 
 
 class NoRoute(Retry):
@@ -135,6 +144,10 @@ def problem(code: int, remark: str, doing: str, server: str) -> TrueupError:
     """The meaning of an error response: `Retry`, `Unknown`, or `Stop` if an operator must change something."""
     name = ResponseCode(code).name if code in ResponseCode.__members__.values() else "unknown"
     expected, found = f"{server} to {doing}", f"error {code} {name}: {_short(remark)}"
+    if code == ResponseCode.SYSTEM_ERROR and (denied := _ACL_1.search(remark)):
+        why = denied.group(1)
+        todo = next(todo for text, todo in _DENIED_BY_ACL_1 if text in why)
+        return Stop(expected, f"{why} (ACL 1.0)", todo)
     passing = any(text in remark.lower() for text in _PASSING_REMARKS)
     if code in _PASSING or (code == ResponseCode.SYSTEM_ERROR and passing):
         return Retry(expected, found, "retrying; the server is overloaded, starts or stops, or waits for its replicas")

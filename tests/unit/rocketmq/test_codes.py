@@ -48,3 +48,22 @@ def test_each_denial_says_what_to_do(remark: str, todo: str) -> None:
 def test_an_error_names_server_action_and_first_line_of_the_remark() -> None:
     error = problem(29, "bad queue\n\tat java", "pull from t-b-9", "b:1")
     assert (error.expected, error.found) == ("b:1 to pull from t-b-9", "error 29 INVALID: bad queue")
+
+
+_FRAME = ", org.apache.rocketmq.acl.plain.PlainPermissionManager.validate(PlainPermissionManager.java:683)\n\tat x"
+
+
+@pytest.mark.parametrize(
+    ("why", "todo"),
+    [
+        ("No accessKey is configured", "set access_key and secret_key"),
+        ("No acl config for busy", "correct the access key"),
+        ("Check signature failed for accessKey=link", "correct the secret key"),
+        ("No default permission for group:CID_RMQ_SYS_TRUEUP", "grant this permission in plain_acl.yml"),
+        ("Need admin permission for request code=17, but accessKey=link is not", "grant this permission"),
+    ],
+)
+def test_a_refusal_of_acl_1_is_permanent_and_says_why(why: str, todo: str) -> None:
+    """PlainPermissionManager.java of 4.9.7, which answers with the exception."""
+    error = problem(1, f"org.apache.rocketmq.acl.common.AclException: {why}{_FRAME}", "list its topics", "b:1")
+    assert (type(error), error.found, todo in error.todo) == (Stop, f"{why} (ACL 1.0)", True)

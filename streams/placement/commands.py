@@ -86,7 +86,8 @@ def _unreferenced(app: Api) -> list[Column]:
 def bookies(api: ApiTarget, output: str) -> int:
     """List every bookie that has ever registered.
 
-    STATUS is writable, readonly, pending (unavailable for less than placement.grace_s) or lost.
+    STATUS is writable, readonly, pending (unavailable for less than placement.grace_s) or lost. A bookie that is drained is
+    also draining, and gets no replica from Trueup.
 
     \b
     Example:  trueup get bookies
@@ -95,7 +96,7 @@ def bookies(api: ApiTarget, output: str) -> int:
     columns = [
         Column("BOOKIE", lambda r: r["bookie"]),
         Column("RACK", lambda r: r["rack"]),
-        Column("STATUS", lambda r: r["status"]),
+        Column("STATUS", lambda r: r["status"] + (", draining" if r["draining"] else "")),
         Column("SINCE", out.ago(app, "since_ms")),
     ]
     listing = app.rows("bookies")

@@ -364,6 +364,7 @@ class PlacementReport:
                 "rack": b.rack or "",
                 "groups": list(b.groups or ()),
                 "status": b.status.name.lower(),
+                "draining": b.id in self._topology.policy.drain,
                 "since_ms": b.since_ms,
                 "ledgers": None,
             }

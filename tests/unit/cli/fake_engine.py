@@ -52,6 +52,7 @@ class FakeEngine:
                 "rack": "/rack1" if n <= 3 else "/rack2",
                 "groups": [],
                 "status": "writable",
+                "draining": False,
                 "since_ms": NOW - 60 * MINUTE,
                 "ledgers": None,
             }
@@ -320,7 +321,8 @@ class FakeEngine:
 
     def bookies(self) -> list[dict[str, Any]]:
         self._check()
-        return deepcopy(self.members)
+        drain = self.settings.section(PlacementSettings).drain
+        return deepcopy([{**row, "draining": row["bookie"] in drain} for row in self.members])
 
     def drains(self) -> list[dict[str, Any]]:
         self._check()

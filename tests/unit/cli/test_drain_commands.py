@@ -45,6 +45,11 @@ def test_only_a_drain_ends_that_has_begun(run: Run, draining: FakeEngine) -> Non
     assert (done.code, f"expected a bookie that is drained ({FIRST}, {SECOND})" in done.err) == (2, True)
 
 
+def test_bookies_that_are_drained_are_shown_among_all(run: Run, draining: FakeEngine) -> None:
+    lines = [line for line in run("get", "bookies").out.splitlines() if ", draining" in line]
+    assert [line.split()[0] for line in lines] == [FIRST, SECOND]
+
+
 def test_without_a_drain_the_list_is_empty(run: Run) -> None:
     assert run("get", "drains").out == "No bookie is drained.\n"
 

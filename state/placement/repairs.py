@@ -6,7 +6,7 @@ import numpy as np
 
 from trueup.state.bookkeeper.marks import HIDDEN
 from trueup.state.common.rules import Verdict
-from trueup.state.placement.board import Board, is_ours, lookup
+from trueup.state.placement.board import MARKED, Board, is_ours, lookup
 from trueup.state.placement.lifecycle import ENDS, Repair, RepairEvent, RepairStage, advance, declined, renewed
 from trueup.state.placement.rules import RULES
 from trueup.state.placement.settings import PlacementSettings
@@ -75,7 +75,7 @@ def _resting(board: Board, repairs: Sequence[Repair], finding: Rows, mark: Rows,
     marks, ctime_ms = board.marks[mark[rows]], np.array([repairs[at].mark_ctime_ms for at in rows.tolist()], np.int64)
     ours = (marks["version"] >= 0) & (marks["ctime_ms"] == ctime_ms) & (marks["locked"] == 0)
     findings = board.findings[finding[rows]]
-    resting[rows] = ours & (findings["verdict"] == Verdict.DRIFTED) & (findings["held"] == 0)
+    resting[rows] = ours & MARKED[findings["rule"]] & (findings["held"] == 0)
     return resting
 
 
@@ -116,7 +116,7 @@ def _observed(
     if not ours and repair.stage in (RepairStage.MARKED, RepairStage.WORKING) and not locked:
         return advance(repair, RepairEvent.VANISH, now_ms, "the mark was removed")
     held = finding is not None and bool(finding["held"])
-    if (held or verdict is Verdict.BLOCKED) and repair.stage in _LAPSE:
+    if (held or _hopeless(repair, finding)) and repair.stage in _LAPSE:
         # Keep an order that was given up: its mark may still appear and must then be withdrawn.
         return _lapsed(repair, now_ms, "a mass loss is held" if held else "no remedy exists any more")
     settled = repair.stage is RepairStage.UNMARKED and now_ms - repair.at_ms >= SETTLE_MS
@@ -126,6 +126,13 @@ def _observed(
         detail = f"workers failed for {policy.give_up_s:.0f} s"
         return advance(_failed(repair, finding), RepairEvent.FAIL, now_ms, detail)
     return _stale_approval(repair, finding, now_ms)
+
+
+def _hopeless(repair: Repair, finding: Rows | None) -> bool:
+    """Whether nothing can repair the ledger, or its mark prevents that Trueup copies what no worker can repair."""
+    if finding is None or int(finding["verdict"]) == Verdict.BLOCKED:
+        return finding is not None
+    return repair.stage is not RepairStage.APPROVED and not MARKED[int(finding["rule"])]
 
 
 def _copied(repair: Repair, now_ms: int, first_wait_ms: int, copying: bool) -> Repair:

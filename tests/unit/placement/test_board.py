@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from trueup.state.bookkeeper.marks import HIDDEN, MARK, NO_MARKS
+from trueup.state.common.rules import Verdict
 from trueup.state.placement.board import LOCKED_MS, Board, FindingAges, plan, riskiest
 from trueup.state.placement.lifecycle import Repair, RepairEvent, RepairStage, advance
 from trueup.state.placement.repairs import SETTLE_MS, observe, unseen
@@ -271,6 +272,25 @@ def test_a_marked_repair_becomes(findings: list[Rows], marks: Rows, stage: Repai
     repairs = {1: marked(1)}
     changed = observe(board(*findings, marks=marks), repairs, ENFORCE, NOW)
     assert (changed[-1] if changed else repairs[1]).stage is stage
+
+
+def copied(ledger: int) -> Rows:
+    """A finding that only a copy repairs, where Trueup copies ledgers."""
+    found = finding(ledger, "placement.no-walk")
+    found["verdict"] = Verdict.DRIFTED
+    return found
+
+
+def test_a_mark_is_withdrawn_where_only_a_copy_helps():
+    repairs = {1: marked(1)}
+    observe(board(copied(1), marks=mark(1)), repairs, ENFORCE, NOW)
+    assert repairs[1].stage is RepairStage.LEAVING
+
+
+def test_an_approval_of_a_copy_does_not_lapse():
+    repairs = {1: advance(Repair(1, "placement.no-walk", 3, 0), RepairEvent.APPROVE, NOW)}
+    observe(board(copied(1)), repairs, ENFORCE, NOW)
+    assert repairs[1].stage is RepairStage.APPROVED
 
 
 def test_a_mark_of_somebody_else_is_not_taken_for_ours():

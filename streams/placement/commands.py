@@ -86,8 +86,8 @@ def _unreferenced(app: Api) -> list[Column]:
 def bookies(api: ApiTarget, output: str) -> int:
     """List every bookie that has ever registered.
 
-    STATUS is writable, readonly, pending (unavailable for less than placement.grace_s) or lost. A bookie that is drained is
-    also draining, and gets no replica from Trueup.
+    STATUS is writable, readonly, pending (unavailable for less than placement.grace_s) or lost. A bookie that is
+    drained is also draining, and gets no replica from Trueup.
 
     \b
     Example:  trueup get bookies

@@ -44,7 +44,7 @@ class Tls:
 
 class NameServer(LocalServer):
     """A name server. It keeps nothing: brokers register again within 30 s after a restart. ``port``: the port of its
-    last run, if there was one; ``version`` requires a lock."""
+    last run, if there was one; ``version`` requires a lock; ``settings`` override the defaults here (namesrv.conf)."""
 
     def __init__(
         self,
@@ -53,9 +53,11 @@ class NameServer(LocalServer):
         tls: Tls | None = None,
         port: Port | None = None,
         version: str = VERSION,
+        settings: Mapping[str, object] | None = None,
     ) -> None:
         super().__init__(name, root.absolute())
         self._port, self._tls, self._version = port or Port(), tls, version
+        self._settings = dict(settings or {})
 
     @property
     def address(self) -> str:
@@ -71,6 +73,7 @@ class NameServer(LocalServer):
                 "bindAddress": self._port.host,
                 "kvConfigPath": self.root / "kv.json",
                 "rocketmqHome": self.root,
+                **self._settings,
             },
         )
         flags = ["-Xms48m", "-Xmx128m", "-XX:MaxDirectMemorySize=64m"]
@@ -90,7 +93,8 @@ class RocketMqBroker(LocalServer):
     """A master broker with its data in ``root``; started again it has the same address and data.
 
     Messages are in the page cache: they survive a SIGKILL of the broker, but not a power failure. ``user``: name and
-    password of a user with all permissions; with it, all requests must be signed (ACL 2.0, RocketMQ 5.3 or later).
+    password of a user with all permissions; with it, all requests must be signed: ACL 2.0, and ACL 1.0 before
+    5.0, where both have more than six characters.
     ``settings`` override the defaults here (broker.conf); ``version`` requires a lock.
     """
 
@@ -148,12 +152,20 @@ class RocketMqBroker(LocalServer):
                 "waitTimeMillsInSendQueue": 5_000,  # a loaded machine; the default is 200
                 **{f"maxTransferCountOnMessageIn{place}": 1024 for place in ("Memory", "Disk")},
                 **{f"maxTransferBytesOnMessageIn{place}": 4 << 20 for place in ("Memory", "Disk")},
-                **(_access_control(*self._user) if self._user else {}),
+                **(self._access_control(*self._user) if self._user else {}),
                 **self._settings,
             },
         )
         flags = ["-Xms128m", "-Xmx384m", "-XX:MaxDirectMemorySize=192m"]
         return _process(self, "org.apache.rocketmq.broker.BrokerStartup", conf, flags, self._tls, self._version)
+
+    def _access_control(self, name: str, password: str) -> dict[str, object]:
+        """Settings with which requests must be signed."""
+        if not self._version.startswith("4."):
+            return _access_control(name, password)
+        account = {"accessKey": name, "secretKey": password, "admin": True}
+        write_whole(self.root / "conf" / "plain_acl.yml", json.dumps({"accounts": [account]}))  # JSON is valid YAML
+        return {"aclEnable": "true"}
 
     def is_ready(self) -> bool:
         """Whether every name server has its address."""

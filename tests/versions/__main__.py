@@ -22,7 +22,11 @@ def tried(name: str, only: str = "") -> dict[str, results.Result]:
     system, version = split(name)
     with tempfile.TemporaryDirectory() as work:
         report = Path(work) / "report.xml"
-        own = [*suites(name), "-p", f"tests.versions.{system}"] if suites(name) else [str(HERE / f"{system}.py")]
+        own = (
+            [*suites(name), "-p", f"tests.versions.{system}"]
+            if suites(name)
+            else [*map(str, sorted(HERE.glob(f"{system}*.py")))]
+        )
         command = [sys.executable, "-m", "pytest", "-q", *own, f"--junitxml={report}"]
         subprocess.run(
             [*command, "-k", only, f"--basetemp={work}/servers", *OPTIONS],

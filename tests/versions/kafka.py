@@ -5,7 +5,6 @@ Tests of other suites run here on these brokers.
 
 import itertools
 import os
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
@@ -25,13 +24,12 @@ from tests.integration.replication.test_group_sync import prepared
 from tests.replication.old_kafka import OldKafka
 from tests.replication.pair import QUICK, create
 from tests.replication.reading import committed
-from tests.versions.given import kafka, upgrade
-from trueup.connectors.contract import Copier, Endpoint, LogId
+from tests.versions.given import kafka, reached, upgrade
+from trueup.connectors.contract import Endpoint, LogId
 from trueup.connectors.embedded.kafka import Kafka
 from trueup.connectors.embedded.processes import wait_until
 from trueup.connectors.kafka.logdirs.client import LogDirsClient
 from trueup.connectors.replication.group_sync import GroupSync, OffsetMapping
-from trueup.state.common.errors import Retry
 from trueup.streams.logdirs import checks as logdirs_checks
 from trueup.streams.replication import checks as link_checks
 
@@ -202,15 +200,6 @@ def test_a_link_goes_on_while_its_broker_is_upgraded(upgraded: tuple[Harness, Ka
             if not first:
                 upgrade(old)
     assert contents(harness.read("west", topic)) == numbered(1_000)
-
-
-def reached(copier: Copier, offset: int) -> bool:
-    """Whether the only partition is at this offset, after another attempt to copy."""
-    try:
-        copier.copy(time.monotonic() + 0.2)
-    except Retry:
-        return False
-    return copier.progress()[0].position.offset == offset
 
 
 test_log_directories_are_read = directories.test_directories_come_in_the_order_of_log_dirs

@@ -2,14 +2,29 @@
 
 from collections.abc import Mapping, Sequence
 
+WITH_ZOOKEEPER = "-zookeeper"
+"""The end of the names of brokers of Kafka that are run with ZooKeeper although they need not be."""
 MATRIX: Mapping[str, Sequence[str]] = {
-    "kafka": ("2.8.2", "3.0.2", "3.3.2", "3.6.2", "3.9.1", "4.0.2", "4.1.1", "4.2.2", "4.3.1", "4.4.0"),
+    "kafka": (
+        "2.8.2",
+        "3.0.2",
+        "3.3.2",
+        "3.6.2",
+        f"3.9.1{WITH_ZOOKEEPER}",
+        "3.9.1",
+        "4.0.2",
+        "4.1.1",
+        "4.2.2",
+        "4.3.1",
+        "4.4.0",
+    ),
     "bookkeeper": ("4.14.7", "4.15.4", "4.16.6", "4.17.3", "4.18.0", "4.18.2"),
     "pulsar": ("3.0.7", "4.0.7", "4.2.4"),
     "zookeeper": ("3.6.4", "3.8.6", "3.9.5"),
     "rocketmq": ("4.9.7", "5.1.4", "5.3.3", "5.5.0"),
 }
-"""Oldest first. Each has a suite of the same name in this folder, and each version a lock."""
+"""Oldest first. Each has a suite of the same name in this folder, and each version a lock. Brokers of Kafka before 3.3
+are run with ZooKeeper."""
 
 SUITES: Mapping[str, Sequence[str]] = {
     "pulsar": (

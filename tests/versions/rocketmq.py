@@ -16,8 +16,8 @@ from tests.conformance import test_admins as admins
 from tests.conformance import test_connectors as connectors
 from tests.conformance.harness import Harness
 from tests.conformance.memory import pump
-from tests.conformance.rocketmq import RocketMqCluster
-from tests.versions.given import version
+from tests.conformance.rocketmq import KEYS, RocketMqCluster
+from tests.versions.given import since, version
 from trueup.connectors.replication.config_sync import Alignment, Outcome
 from trueup.connectors.rocketmq.client import topics
 from trueup.streams.replication import checks as link_checks
@@ -25,6 +25,8 @@ from trueup.streams.replication.clusters import admin_of
 
 pytestmark = pytest.mark.servers
 
+USER = ("adminuser", "adminsecret12")
+"""Names of ACL 1.0 have more than six characters (PlainPermissionManager.java)."""
 WAYS = ("from", "to")
 """Whether the cluster of the version is the source or the target."""
 _groups = itertools.count(1)
@@ -33,9 +35,9 @@ Record = Callable[[str, object], None]
 
 @pytest.fixture(scope="module")
 def given(new_root: Callable[[], Path]) -> Iterator[RocketMqCluster]:
-    """The cluster of the version."""
+    """The cluster of the version. One of 4.9 requires signed requests (ACL 1.0)."""
     with ExitStack() as stack:
-        made = RocketMqCluster("east", new_root, version=version())
+        made = RocketMqCluster("east", new_root, user=None if since(5) else USER, version=version())
         stack.callback(made.close)
         made.start()
         made.wait_ready()
@@ -125,12 +127,15 @@ def test_settings_of_groups_are_aligned(
 
 
 def test_the_doctor_says_what_a_cluster_lacks(
-    given: RocketMqCluster, newest: RocketMqCluster, record_property: Record
+    given: RocketMqCluster, newest: RocketMqCluster, record_property: Record, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    for variable, value in zip(KEYS.values(), USER, strict=True):
+        monkeypatch.setenv(variable, value)
     for cluster in (given, newest):
         cluster.create("linked", 1)
     east, west = given.endpoint(), newest.endpoint()
     clusters = {end.name: {"namesrv": end.address, "bit": end.bit} for end in (east, west)}
+    clusters["east"] |= {} if since(5) else KEYS
     ways = {"there": ("east", "west"), "back": ("west", "east")}
     links = {name: {"source": here, "target": there, "topics": ["linked"]} for name, (here, there) in ways.items()}
     found = [*link_checks.all_of(parse({"rocketmq": clusters, "links": links}))]

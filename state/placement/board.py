@@ -172,8 +172,9 @@ def riskiest(findings: Rows) -> Rows:
 
 def by_rule(findings: Rows) -> dict[tuple[str, Verdict], int]:
     """The number of findings by rule and verdict."""
-    codes, counts = np.unique(findings[["rule", "verdict"]], return_counts=True)
-    pairs = ((RULES[int(code["rule"])].id, Verdict(int(code["verdict"]))) for code in codes)
+    # One number for both: rows of a structured array are compared forty times slower.
+    codes, counts = np.unique(findings["rule"].astype(np.uint16) << 8 | findings["verdict"], return_counts=True)
+    pairs = ((RULES[code >> 8].id, Verdict(code & 0xFF)) for code in codes.tolist())
     return dict(zip(pairs, counts.tolist(), strict=True))
 
 

@@ -5,7 +5,7 @@ self-contained (it includes the bookie names), so a state store can hold it as a
 """
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -96,6 +96,16 @@ class Ledgers:
             names=self.names,
             isolations=self.isolations,
         )
+
+    def naming(self, bookies: Set[str]) -> Column:
+        """Whether each row has a member among these bookies: bool."""
+        return self.having(np.array([name in bookies for name in self.names], bool))
+
+    def having(self, which: Column) -> Column:
+        """Whether each row has a member for which this is true: bool. ``which``: bool, one for each of ``names``."""
+        rows = np.zeros(len(self), bool)
+        rows[np.searchsorted(self.starts, np.flatnonzero(which[self.members]), "right") - 1] = True
+        return rows
 
     def latest(self) -> "Ledgers":
         """The newest row of each ledger, ordered by id. Replayed and stale rows have no effect."""

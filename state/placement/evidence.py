@@ -64,7 +64,7 @@ def shown(bench: FragmentJudge, finding: EvidenceFinding, quorum: int, acks: int
     return {
         "bookies": members(bench, finding.bookies),
         "rule": what.id,
-        "verdict": Verdict(int(bench.verdicts[finding.rule])).name.lower(),
+        "verdict": bench.verdict_of(finding.rule),
         "copies": quorum if finding.stage is FragmentStage.EMPTY else int(finding.facts.copies[0]),
         "racks": int(finding.facts.racks[0]),
         "empty": finding.stage is FragmentStage.EMPTY,

@@ -118,12 +118,9 @@ def judge(ledgers: Ledgers, topology: Topology, former: FormerMembers = NO_FORME
 
 def _held(ledgers: Ledgers, bench: FragmentJudge) -> Column:
     """Whether each row names a bookie of the mass loss that is held: bool."""
-    held = np.zeros(len(ledgers), bool)
-    if bench.topology.held and len(ledgers):
-        classes = bench.bookie_classes
-        hits = np.flatnonzero(classes.held[classes.classes(ledgers.names)][ledgers.members])
-        held[np.searchsorted(ledgers.starts, hits, "right") - 1] = True
-    return held
+    if not bench.topology.held:
+        return np.zeros(len(ledgers), bool)
+    return ledgers.having(bench.bookie_classes.held[bench.bookie_classes.classes(ledgers.names)])
 
 
 def order(verdicts: Verdicts, ledgers: Ledgers, limit: int | None = None) -> Column:
@@ -264,7 +261,7 @@ def evidence(ledgers: Ledgers, row: int, topology: Topology, former: FormerMembe
         plain = [unjudged(bench, bookies, rule) for bookies in ledgers.ensembles(row)]
         return {
             "rule": RULES[rule].id,
-            "verdict": Verdict(int(bench.verdicts[rule])).name.lower(),
+            "verdict": bench.verdict_of(rule),
             "fragments": plain,
             "held": False,
             "isolation": None,
@@ -281,7 +278,7 @@ def evidence(ledgers: Ledgers, row: int, topology: Topology, former: FormerMembe
     held = bool(_held(alone, bench)[0])
     return {
         "rule": RULES[findings[worst].rule].id,
-        "verdict": Verdict(int(bench.verdicts[findings[worst].rule])).name.lower(),
+        "verdict": bench.verdict_of(findings[worst].rule),
         "fragment": worst,
         "held": held,
         "needed_racks": min(quorum, topology.min_racks),

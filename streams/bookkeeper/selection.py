@@ -62,17 +62,10 @@ def matching(batch: bulk.LedgerBatch, where: LedgerSelection) -> Column:
     """Whether each row of a batch matches: bool."""
     matches = np.ones(len(batch), bool)
     if where.bookie is not None:
-        matches &= _held(batch.ledgers, where.bookie)
+        matches &= batch.ledgers.naming({where.bookie})
     if where.namespace is not None:
         matches &= _owned(batch, where.namespace)
     return matches
-
-
-def _held(ledgers: Ledgers, bookie: str) -> Column:
-    codes = [code for code, name in enumerate(ledgers.names) if name == bookie]
-    rows = np.repeat(np.arange(len(ledgers)), np.diff(ledgers.starts))
-    held: Column = np.bincount(rows[np.isin(ledgers.members, codes)], minlength=len(ledgers)) > 0
-    return held
 
 
 def _owned(batch: bulk.LedgerBatch, namespace: str) -> Column:

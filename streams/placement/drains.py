@@ -5,16 +5,12 @@ findings are read, and no other ones.
 """
 
 from collections.abc import Callable
-from itertools import islice
 from typing import Protocol
-
-import numpy as np
 
 from trueup.state.bookkeeper.ledgers import EMPTY, Column, Ledgers, concat
 from trueup.state.bookkeeper.observations import LedgerRecord, LedgerState
 from trueup.state.bookkeeper.topology import Status, Topology
 from trueup.state.common.counts import many
-from trueup.state.common.errors import Refused
 from trueup.state.deletion.owners import claim_of
 from trueup.state.placement.settings import PlacementSettings
 from trueup.streams.rows import Row
@@ -30,8 +26,8 @@ class DrainCluster(Protocol):
     def readable(self, ledgers: list[int]) -> Ledgers:
         """Current rows of these ledgers, without those that do not exist or may not be read."""
 
-    def describe(self, ledger: int) -> tuple[LedgerRecord, Ledgers]:
-        """Current metadata of one ledger. Raises `Refused` if it does not exist."""
+    def record(self, ledger: int) -> LedgerRecord | None:
+        """Current metadata of one ledger; None if it does not exist."""
 
 
 def drains(
@@ -57,22 +53,14 @@ def _named(cluster: DrainCluster, ledgers: Column, bookies: set[str]) -> Ledgers
     parts = [EMPTY]
     for at in range(0, len(ledgers), AT_ONCE):
         rows = cluster.readable(ledgers[at : at + AT_ONCE].tolist())
-        parts.append(rows.take((rows.state != LedgerState.GONE) & _names(rows, bookies)))
+        parts.append(rows.take((rows.state != LedgerState.GONE) & rows.naming(bookies)))
     return concat(parts)
-
-
-def _names(rows: Ledgers, bookies: set[str]) -> Column:
-    """Whether each ledger names one of the bookies: bool."""
-    codes = [code for code, name in enumerate(rows.names) if name in bookies]
-    owners = np.repeat(np.arange(len(rows)), np.diff(rows.starts))
-    named: Column = np.bincount(owners[np.isin(rows.members, codes)], minlength=len(rows)) > 0
-    return named
 
 
 def _row(
     cluster: DrainCluster, policy: PlacementSettings, bookie: str, status: Status | None, named: Ledgers, problem: str
 ) -> Row:
-    mine = named.take(_names(named, {bookie}))
+    mine = named.take(named.naming({bookie}))
     closed = int((mine.state == LedgerState.CLOSED).sum())
     waits = _waits(policy, status, closed, len(mine) - closed, problem)
     return {
@@ -105,13 +93,6 @@ def _waits(policy: PlacementSettings, status: Status | None, closed: int, open_:
 
 def _open(cluster: DrainCluster, rows: Ledgers) -> list[Row]:
     """The first ledgers that are not closed, each with its owner by its metadata."""
-    ids = rows.ledger[rows.state != LedgerState.CLOSED].tolist()
-    return [found for ledger in islice(sorted(ids), MOST_OPEN) if (found := _owned(cluster, ledger))]
-
-
-def _owned(cluster: DrainCluster, ledger: int) -> Row | None:
-    try:
-        record, _ = cluster.describe(ledger)
-    except Refused:  # deleted meanwhile
-        return None
-    return {"ledger": ledger, "owner": claim_of(record["custom"]).owner}
+    ids = sorted(rows.ledger[rows.state != LedgerState.CLOSED].tolist())[:MOST_OPEN]
+    records = ((ledger, cluster.record(ledger)) for ledger in ids)
+    return [{"ledger": ledger, "owner": claim_of(record["custom"]).owner} for ledger, record in records if record]

@@ -119,6 +119,10 @@ class FragmentJudge:
         """The `Verdict` of each rule, by code."""
         self._memo: dict[tuple[object, ...], int] = {}
 
+    def verdict_of(self, rule: int) -> str:
+        """The name of the verdict of a rule."""
+        return Verdict(int(self.verdicts[rule])).name.lower()
+
     def classes(self, names: tuple[str, ...]) -> Column:
         """Class of each bookie name in the topology, in the narrowest type."""
         return self.bookie_classes.classes(names).astype(np.min_scalar_type(len(self.bookie_classes.kind)))

@@ -25,6 +25,21 @@ def test_rows_of_different_shapes_stand_together():
     assert [rows.ensembles(i) for i in range(3)] == [[["a", "b", "c"]], [["d"]], []]
 
 
+def test_rows_that_name_a_bookie_are_found_among_rows_without_members():
+    rows = concat(
+        [
+            row(1, quorum=2),
+            row(2, ["a", "b"], ["a", "c"], quorum=2),
+            row(3, quorum=2),
+            row(4, ["b", "a"], quorum=2),
+            row(5, ["c"], quorum=1),
+            row(6, quorum=2),
+        ]
+    )
+    named = {"b": [2, 4], "c": [2, 5], "z": []}
+    assert {bookie: rows.ledger[rows.naming({bookie})].tolist() for bookie in named} == named
+
+
 def test_find_returns_the_row_of_an_id_or_minus_one():
     rows = concat([row(2, ["a"], quorum=1), row(4, ["a"], quorum=1)])
     assert rows.find(np.array([4, 3, 2, 9])).tolist() == [1, -1, 0, -1]

@@ -11,7 +11,6 @@ from tests.unit.placement.test_verdicts import RACKS, closed, opened, rule_of, t
 from trueup.state.bookkeeper.ledgers import EMPTY, Ledgers, concat, row
 from trueup.state.bookkeeper.observations import LedgerRecord, LedgerState
 from trueup.state.bookkeeper.topology import PlacementPolicy, Status, Topology
-from trueup.state.common.errors import Refused
 from trueup.state.common.rules import Verdict
 from trueup.state.placement.copies.targets import LedgerMoves, MovePlanner
 from trueup.state.placement.policy.declared import declared
@@ -128,10 +127,8 @@ class Cluster:
     def readable(self, ledgers: list[int]) -> Ledgers:
         return self.rows.take(np.isin(self.rows.ledger, ledgers))
 
-    def describe(self, ledger: int) -> tuple[LedgerRecord, Ledgers]:
-        if ledger == DELETED:
-            raise Refused(f"ledger {ledger}", "no such ledger", "nothing")
-        return record(ledger, custom={}), self.readable([ledger])
+    def record(self, ledger: int) -> LedgerRecord | None:
+        return None if ledger == DELETED else record(ledger, custom={})
 
 
 DELETED = 99

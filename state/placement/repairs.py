@@ -116,7 +116,8 @@ def _observed(
     if not ours and repair.stage in (RepairStage.MARKED, RepairStage.WORKING) and not locked:
         return advance(repair, RepairEvent.VANISH, now_ms, "the mark was removed")
     held = finding is not None and bool(finding["held"])
-    if (held or _hopeless(repair, finding)) and repair.stage in _LAPSE:
+    hopeless = finding is not None and _hopeless(repair, finding)
+    if (held or hopeless) and repair.stage in _LAPSE:
         # Keep an order that was given up: its mark may still appear and must then be withdrawn.
         return _lapsed(repair, now_ms, "a mass loss is held" if held else "no remedy exists any more")
     settled = repair.stage is RepairStage.UNMARKED and now_ms - repair.at_ms >= SETTLE_MS
@@ -128,11 +129,11 @@ def _observed(
     return _stale_approval(repair, finding, now_ms)
 
 
-def _hopeless(repair: Repair, finding: Rows | None) -> bool:
-    """Whether nothing can repair the ledger, or its mark prevents that Trueup copies what no worker can repair."""
-    if finding is None or int(finding["verdict"]) == Verdict.BLOCKED:
-        return finding is not None
-    return repair.stage is not RepairStage.APPROVED and not MARKED[int(finding["rule"])]
+def _hopeless(repair: Repair, finding: Rows) -> bool:
+    """Whether the repair cannot succeed: nothing repairs the ledger or, once it is marked, no worker does."""
+    if repair.stage is RepairStage.APPROVED:
+        return int(finding["verdict"]) == Verdict.BLOCKED
+    return not MARKED[int(finding["rule"])]
 
 
 def _copied(repair: Repair, now_ms: int, first_wait_ms: int, copying: bool) -> Repair:

@@ -79,8 +79,9 @@ class MovePlanner:
         for fragment, end in zip(record["fragments"], ends, strict=True):
             first, bookies = fragment["first_entry"], list(fragment["bookies"])
             weights = _weights(first, end, len(bookies), record["quorum"])
-            wished = self._wished(bookies, allowed)
-            found = self._found(self._ring(bookies, weights, record), wished, stock, prices)
+            ring = self._ring(bookies, weights, record)
+            wished = self._wished(ring, bookies, allowed)
+            found = self._found(ring, wished, stock, prices)
             complete = complete and found.complete
             if not found.places and (wished or not found.adheres):
                 stuck.append(first)
@@ -97,19 +98,18 @@ class MovePlanner:
         lost = np.flatnonzero(DEAD[self._bench.bookie_classes.kind[members]]).tolist()
         return Ring(members, record["quorum"], record["ack_quorum"], tuple(lost), weights)
 
-    def _wished(self, bookies: list[str], allowed: frozenset[str] | None) -> list[int]:
+    def _wished(self, ring: Ring, bookies: list[str], allowed: frozenset[str] | None) -> list[int]:
         """The places of live bookies that are to leave the fragment: outside of its groups, or draining."""
-        drain, alive = self._bench.topology.policy.drain, ~DEAD[self._bench.bookie_classes.kind]
-        codes = self._bench.classes(tuple(bookies)).tolist()
-        leaves = [name in drain or (allowed is not None and name not in allowed) for name in bookies]
-        return [at for at, (code, leaving) in enumerate(zip(codes, leaves, strict=True)) if leaving and alive[code]]
+        outside = np.array([allowed is not None and name not in allowed for name in bookies])
+        leaving = outside | self._bench.bookie_classes.draining[ring.members]
+        return [at for at in np.flatnonzero(leaving).tolist() if at not in ring.lost]
 
     def _found(
         self, ring: Ring, wished: list[int], stock: Mapping[int, int], prices: Mapping[int, float]
     ) -> RingSearch:
         """The change after which all wished places have other bookies; or one of them; or none, so that the fragment is
         not placed worse than now."""
-        for some in [wished, *([at] for at in wished)] if wished else ():
+        for some in dict.fromkeys([tuple(wished), *((at,) for at in wished)] if wished else ()):
             wider = replace(ring, lost=tuple(sorted({*ring.lost, *some})))
             found = cheapest(self._bench, wider, stock, prices)
             if found.adheres or (found.places and not self._worse(ring, found)):

@@ -1,6 +1,6 @@
 """trueup drain, undrain and get drains: bookies whose replicas move to other bookies."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import click
 
@@ -46,7 +46,7 @@ def drain(api: ApiTarget, output: str, bookies: tuple[str, ...]) -> None:
         if bookie not in known:
             more = near(bookie, known) or "; `trueup get bookies` lists them"
             raise click.BadParameter(f"expected a bookie; found {bookie!r}{more}", param_hint="BOOKIE")
-    _change(app, output, lambda now: [*now, *bookies])
+    _set(app, output, [*_drained(app), *bookies])
 
 
 @click.command(short_help="End a drain.")
@@ -67,7 +67,7 @@ def undrain(api: ApiTarget, output: str, bookies: tuple[str, ...]) -> None:
                 f"expected a bookie that is drained ({', '.join(now) or 'none is'}); found {bookie!r}",
                 param_hint="BOOKIE",
             )
-    _change(app, output, lambda now: [bookie for bookie in now if bookie not in bookies])
+    _set(app, output, [bookie for bookie in now if bookie not in bookies])
 
 
 @click.command(short_help="Bookies that are drained, and what is left on them.")
@@ -114,8 +114,8 @@ def _drained(app: Api) -> list[str]:
     return names
 
 
-def _change(app: Api, output: str, change: Callable[[list[str]], list[str]]) -> None:
-    names = [*dict.fromkeys(change(_drained(app)))]
+def _set(app: Api, output: str, bookies: Sequence[str]) -> None:
+    names = [*dict.fromkeys(bookies)]
     response = app.put(f"config/{KEY}", {"value": names})
     if output == "json":
         out.as_json(response)

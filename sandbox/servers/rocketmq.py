@@ -162,7 +162,7 @@ class RocketMqBroker(LocalServer):
     def _access_control(self, name: str, password: str) -> dict[str, object]:
         """Settings with which requests must be signed."""
         if not self._version.startswith("4."):
-            return _access_control(name, password)
+            return _acl_2(name, password)
         account = {"accessKey": name, "secretKey": password, "admin": True}
         write_whole(self.root / "conf" / "plain_acl.yml", json.dumps({"accounts": [account]}))  # JSON is valid YAML
         return {"aclEnable": "true"}
@@ -211,7 +211,7 @@ class RocketMq(Closing):
 _AUTH = "org.apache.rocketmq.auth"
 
 
-def _access_control(name: str, password: str) -> dict[str, object]:
+def _acl_2(name: str, password: str) -> dict[str, object]:
     """Settings with which requests must be signed, and rights are enforced. Other users are created by requests."""
     return {
         "authenticationEnabled": "true",

@@ -12,23 +12,16 @@ from pathlib import Path
 import pytest
 import urllib3
 
+from tests.e2e.procedures import steps
 from tests.e2e.trueup import Trueup
 from trueup.sandbox.cluster import SandboxCluster
 from trueup.sandbox.demo.truth import Truth
 from trueup.sandbox.writer import LedgerHandle, LedgerWriter
 
 pytestmark = pytest.mark.servers
-PAGE = (Path(__file__).parents[2] / "docs" / "copy.md").read_text()
 ENTRIES, LEDGERS = 100, 8
 NUMBER = 1
 """The bookie that is drained."""
-
-
-def steps() -> list[str]:
-    """The numbered steps, each on one line."""
-    section = PAGE.split("\n## Drain a bookie\n")[1].split("\n## ")[0]
-    found = re.findall(r"^\d+\. (.*?)(?=^\d+\. |\n\n|\Z)", section, re.MULTILINE | re.DOTALL)
-    return [" ".join(step.split()) for step in found]
 
 
 @pytest.fixture(scope="module")
@@ -128,7 +121,7 @@ def test_the_bookie_is_drained_and_removed(
 ) -> None:
     drained = Drained(cluster, trueup, writer, truth)
     assert len(drained.named()) > 1
-    for step in steps():
+    for step in steps("copy.md", "Drain a bookie"):
         drained.carry_out(step)
     reads = [writer.verify(ledger, ENTRIES).read for ledger in drained.closed]
     opened = writer.verify(drained.handle.ledger, 2 * ENTRIES).read

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.conformance.rocketmq import KEYS, USER, RocketMqCluster, RocketMqPair, sections
-from tests.e2e.test_rocketmq_procedures import steps
+from tests.e2e.procedures import steps
 from tests.e2e.trueup import Trueup, command
 from tests.integration.rocketmq import administration
 from trueup.connectors.closing import Closing
@@ -157,7 +157,7 @@ STEPS: dict[str, Callable[[Procedure], None]] = {
 @pytest.fixture(scope="module")
 def done(rocketmq: RocketMqPair, new_root: Callable[[], Path]) -> Iterator[Procedure]:
     """The whole procedure."""
-    assert steps(TITLE) == [*STEPS]
+    assert steps("rocketmq.md", TITLE) == [*STEPS]
     with pytest.MonkeyPatch.context() as patch:
         for name, value in zip(KEYS.values(), USER, strict=True):
             patch.setenv(name, value)

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.e2e.procedures import section, steps
 from tests.e2e.trueup import Trueup
 from trueup.connectors.embedded.kafka import Kafka
 from trueup.sandbox.demo.move import duplicates
@@ -24,21 +25,11 @@ from trueup.sandbox.demo.shop import GROUP, PARTITIONS, disorder, keys, skipped
 from trueup.sandbox.servers.rocketmq import RocketMq
 
 pytestmark = [pytest.mark.servers, pytest.mark.release]
-PAGE = (Path(__file__).parents[2] / "docs" / "rocketmq.md").read_text()
+PAGE = "rocketmq.md"
 OLD, NEW, LAKE = "hangzhou", "shanghai", "lake"
 LEASE_S, BURST, SOME, CLOSE = 2.0, 4_000, 300, 1_000
 """``SOME``: orders that are written before the next step. ``CLOSE``: a lag of messages that is close to 0 while orders
 are written."""
-
-
-def section(title: str) -> str:
-    return PAGE.split(f"\n## {title}\n")[1].split("\n## ")[0]
-
-
-def steps(title: str) -> list[str]:
-    """The numbered steps of a section, each on one line."""
-    found = re.findall(r"^\d+\. (.*?)(?=^\d+\. |\n\n|\Z)", section(title), re.MULTILINE | re.DOTALL)
-    return [" ".join(step.split()) for step in found]
 
 
 class Procedure:
@@ -66,7 +57,7 @@ class Procedure:
 
     def settings(self, lake: str) -> dict[str, dict[str, Any]]:
         """The configuration of the page with these clusters, and links that copy and have short leases."""
-        found: dict[str, dict[str, Any]] = yaml.safe_load(section("Set up").split("```yaml\n")[1].split("```")[0])
+        found: dict[str, dict[str, Any]] = yaml.safe_load(section(PAGE, "Set up").split("```yaml\n")[1].split("```")[0])
         for site in (self.old, self.new):
             found["rocketmq"][site.name] = {"namesrv": site.address, "bit": found["rocketmq"][site.name]["bit"]}
         found["kafka"][LAKE]["bootstrap"] = lake
@@ -88,7 +79,7 @@ class Procedure:
 
     def carry_out(self, title: str, actions: dict[str, Callable[["Procedure", str], None]]) -> None:
         """Run the steps of a section in order, each with its words."""
-        assert steps(title) == list(actions)
+        assert steps(PAGE, title) == list(actions)
         for step, action in actions.items():
             action(self, step)
 

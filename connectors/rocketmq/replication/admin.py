@@ -249,11 +249,26 @@ class RocketMqAdmin(Closing):
         except NoRights:
             return "no ACL"
         except Unsupported:
-            return _lacks(self._oldest())
+            return self._first_acl() + _lacks(self._oldest())
         except Stop as error:
             return f"ACL 2.0 ({error.todo} to compare rights)"
         differ = sorted(broker for broker, some in every.items() if some != every[max(every)])
         return f"ACL 2.0, other rights on {', '.join(differ)} than on {max(every)}" if differ else "ACL 2.0"
+
+    def _first_acl(self) -> str:
+        """Which brokers check signatures and rights by the ACL that was before 2.0."""
+        found = {broker: self._checks_acl_1(broker) for broker in self._all_brokers()}
+        unknown, checking = ([broker for broker, on in found.items() if on is wanted] for wanted in (None, True))
+        said = [f"ACL 1.0 is unknown on {', '.join(unknown)}"] if unknown else []
+        said += [f"ACL 1.0 (plain_acl.yml) on {', '.join(checking)}"] if checking else []
+        return "".join(f"{words}; " for words in said)
+
+    def _checks_acl_1(self, broker: str) -> bool | None:
+        """None if the broker does not show its settings."""
+        try:
+            return topics.settings(self._client, broker).get("aclEnable") == "true"
+        except (Retry, Stop):
+            return None
 
     def problems(self) -> list[str]:
         """Problems of the options."""

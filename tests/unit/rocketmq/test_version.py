@@ -16,13 +16,15 @@ WITHOUT_RIGHTS = "no ACL 2.0 before 5.3: rights are not copied"
 WITHOUT_ATTRIBUTES = "no attributes of topics and groups, no order, time-out or retry policy of groups before 5.0"
 
 
-def broker(version: str) -> Handler:
-    """A broker of a version before 5.3."""
+def broker(version: str, settings: bytes | None = b"aclEnable=false\n") -> Handler:
+    """A broker of a version before 5.3. One without settings refuses to show them."""
     figures = {"table": {"brokerVersionDesc": version}}
 
     def handler(request: dict[str, Any]) -> bytes:
         if request["code"] == RequestCode.BROKER_RUNTIME:
             return answer(request, body=json.dumps(figures).encode())
+        if request["code"] == RequestCode.BROKER_CONFIG and settings is not None:
+            return answer(request, body=settings)
         if request["code"] == RequestCode.ALL_TOPIC_CONFIGS:
             return answer(request, body=b'{"topicConfigTable":{}}')
         return answer(request, ResponseCode.UNSUPPORTED, remark="request type not supported")
@@ -45,6 +47,21 @@ def test_the_doctor_says_once_what_the_oldest_broker_does_not_have(versions: lis
         cluster = FakeCluster(stack, **brokers)
         admin = stack.enter_context(RocketMqAdmin(cluster.endpoint))
         assert admin.notes("beats")[0] == found
+
+
+def test_the_doctor_names_the_brokers_with_acl_1() -> None:
+    with ExitStack() as stack:
+        signed = b"brokerName=signed\naclEnable=true\n"
+        cluster = FakeCluster(stack, open=broker("V4_9_7"), signed=broker("V4_9_7", signed))
+        admin = stack.enter_context(RocketMqAdmin(cluster.endpoint))
+        assert admin.notes("beats")[0].startswith("ACL 1.0 (plain_acl.yml) on signed; RocketMQ 4.9.7 has ")
+
+
+def test_the_doctor_does_not_deny_acl_1_on_a_broker_that_hides_its_settings() -> None:
+    with ExitStack() as stack:
+        cluster = FakeCluster(stack, shut=broker("V4_9_7", settings=None))
+        admin = stack.enter_context(RocketMqAdmin(cluster.endpoint))
+        assert admin.notes("beats")[0].startswith("ACL 1.0 is unknown on shut; RocketMQ 4.9.7 has ")
 
 
 @pytest.mark.parametrize(("version", "compared"), [("V4_9_7", False), ("V5_1_4", True), ("", True)])

@@ -24,7 +24,7 @@ _TODO = "read another replica and have this one replaced"
 View = bytes | memoryview
 
 
-class ReadResult(IntEnum):
+class DigestType(IntEnum):
     """The digest type of a ledger (DataFormats.proto, LedgerMetadataFormat.DigestType)."""
 
     CRC32 = 1
@@ -49,17 +49,17 @@ def _dummy(_head: View, _rest: View) -> bytes:
     return b""
 
 
-_PLAIN: Mapping[ReadResult, tuple[int, Callable[[View, View], bytes]]] = MappingProxyType(
-    {ReadResult.CRC32: (8, _crc32), ReadResult.CRC32C: (4, _crc32c), ReadResult.DUMMY: (0, _dummy)}
+_PLAIN: Mapping[DigestType, tuple[int, Callable[[View, View], bytes]]] = MappingProxyType(
+    {DigestType.CRC32: (8, _crc32), DigestType.CRC32C: (4, _crc32c), DigestType.DUMMY: (0, _dummy)}
 )
 
 
 class Digest:
-    """Verifies the entries of one ledger. Only `Kind.HMAC` needs the ledger's password, which is never shown."""
+    """Verifies the entries of one ledger. Only `DigestType.HMAC` needs the ledger's password, which is never shown."""
 
-    def __init__(self, kind: ReadResult, password: bytes = b"") -> None:
+    def __init__(self, kind: DigestType, password: bytes = b"") -> None:
         self.kind = kind
-        if kind is ReadResult.HMAC:
+        if kind is DigestType.HMAC:
             key = hashlib.sha1(b"mac" + password).digest()  # noqa: S324 - the format
             self._size, self._sum = hashlib.sha1().digest_size, _hmac(key)  # noqa: S324
         else:
@@ -134,4 +134,4 @@ def digest_of(data: bytes, path: str) -> Digest:
     if secret is None:
         todo = "read the ledger with BookKeeper's client, which receives the type from its user"
         raise Stop(f"the digest type of a ledger in {path}", "none", todo)
-    return Digest(ReadResult(secret[0]), secret[1])
+    return Digest(DigestType(secret[0]), secret[1])

@@ -1,6 +1,6 @@
 """What a copy needs of the metadata of a ledger."""
 
-from trueup.connectors.bookkeeper.bookie.entries import Digest, ReadResult
+from trueup.connectors.bookkeeper.bookie.entries import Digest, DigestType
 from trueup.connectors.bookkeeper.bookie.ledger_access import current
 from trueup.connectors.bookkeeper.copy.adds import master_key
 from trueup.connectors.bookkeeper.metadata.layout import BookKeeperPaths
@@ -28,4 +28,4 @@ class SourceMetadata:
         if secret is None:
             todo = "leave the ledger to BookKeeper's workers"
             raise Refused(f"the digest type of ledger {ledger} in {path}", "none", todo)
-        self.digest, self.key = Digest(ReadResult(secret[0]), secret[1]), master_key(secret[1])
+        self.digest, self.key = Digest(DigestType(secret[0]), secret[1]), master_key(secret[1])

@@ -8,7 +8,7 @@ import pytest
 import urllib3
 
 from tests.integration.bookkeeper import test_reader as reads
-from trueup.connectors.bookkeeper.bookie.entries import DamagedEntry, ReadResult, head_of
+from trueup.connectors.bookkeeper.bookie.entries import DamagedEntry, DigestType, head_of
 from trueup.connectors.bookkeeper.copy.adds import AddConnection, PoisonedReplica, RefusingTarget
 from trueup.connectors.bookkeeper.copy.ledger_copy import LockedLedger
 from trueup.connectors.bookkeeper.copy.members import MemberChange
@@ -265,7 +265,7 @@ def test_damaged_entries_are_not_copied(copier: Copier, writer: LedgerWriter) ->
     ledger = writer.write(2, 2, 2, 3)
     path = copier.paths.ledger(ledger)
     message, version = message_of(copier.client.get(path)[0], path)
-    message.digestType = ReadResult.CRC32  # no stored entry fits
+    message.digestType = DigestType.CRC32  # no stored entry fits
     copier.client.set(path, written(message, version))
     (change,) = copier.changes(ledger)
     with pytest.raises(DamagedEntry):

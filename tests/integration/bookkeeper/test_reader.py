@@ -6,7 +6,7 @@ import pytest
 
 from tests.proxy import Proxy
 from trueup.connectors.bookkeeper.bookie.codes import Code, NoSuchEntry, NoSuchLedger
-from trueup.connectors.bookkeeper.bookie.entries import DamagedEntry, Digest, ReadResult, digest_of
+from trueup.connectors.bookkeeper.bookie.entries import DamagedEntry, Digest, DigestType, digest_of
 from trueup.connectors.bookkeeper.bookie.reader import Bookies, Damage, LedgerReader
 from trueup.connectors.bookkeeper.bookie.replica_check import check
 from trueup.connectors.bookkeeper.bookie.striping import EnsembleRange, held
@@ -137,9 +137,9 @@ def test_an_empty_ledger_has_no_entries(writer: LedgerWriter, site: Site) -> Non
 
 
 @pytest.mark.parametrize(
-    ("java", "kind"), [("CRC32", ReadResult.CRC32), ("MAC", ReadResult.HMAC), ("DUMMY", ReadResult.DUMMY)]
+    ("java", "kind"), [("CRC32", DigestType.CRC32), ("MAC", DigestType.HMAC), ("DUMMY", DigestType.DUMMY)]
 )
-def test_entries_of_every_digest_are_checked(cluster: SandboxCluster, site: Site, java: str, kind: ReadResult) -> None:
+def test_entries_of_every_digest_are_checked(cluster: SandboxCluster, site: Site, java: str, kind: DigestType) -> None:
     with LedgerWriter(cluster, name=java, digest=java) as other:
         ledger = other.write(2, 2, 2, 20)
     assert (site.digest(ledger).kind, site.read(ledger)) == (kind, written(ledger, 0, 19))

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.certificates import certify
-from trueup.connectors.bookkeeper.bookie.entries import Digest, ReadResult
+from trueup.connectors.bookkeeper.bookie.entries import Digest, DigestType
 from trueup.connectors.bookkeeper.bookie.reader import Bookies, LedgerReader
 from trueup.connectors.bookkeeper.bookie.security import bookie_tls
 from trueup.connectors.bookkeeper.deletion.presence import PresenceAnswer, presence
@@ -118,7 +118,7 @@ def test_a_ledger_is_read_over_tls(client: ZooKeeperClient, ledger: int, address
     found = queries.one(client, queries.paths_of(client, "/ledgers"), ledger, 0)
     assert found is not None
     with Bookies(addresses, 5.0, bookie_tls(keys.client())) as bookies:
-        reader = LedgerReader(found[0], Digest(ReadResult.CRC32C), bookies, pytest.fail)
+        reader = LedgerReader(found[0], Digest(DigestType.CRC32C), bookies, pytest.fail)
         read = {entry: bytes(content) for entry, content in reader.read()}
     assert read == {entry: payload(ledger, entry) for entry in range(30)}
 

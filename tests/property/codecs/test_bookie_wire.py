@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trueup.connectors.bookkeeper.bookie.entries import DamagedEntry, Digest, ReadResult, head_of
+from trueup.connectors.bookkeeper.bookie.entries import DamagedEntry, Digest, DigestType, head_of
 from trueup.connectors.bookkeeper.bookie.frames import BookieFrames
 from trueup.connectors.bookkeeper.bookie.striping import EnsembleRange, held, pieces, write_set
 from trueup.state.bookkeeper.observations import FragmentRecord
@@ -32,10 +32,10 @@ def test_frames_do_not_depend_on_how_the_stream_was_cut(bodies: list[bytes], cut
 
 
 @given(
-    st.sampled_from(ReadResult), ids, ids, st.integers(-1, LONG), ids, st.binary(max_size=200), st.binary(max_size=20)
+    st.sampled_from(DigestType), ids, ids, st.integers(-1, LONG), ids, st.binary(max_size=200), st.binary(max_size=20)
 )
 def test_entries_come_back_as_they_were_sealed(
-    kind: ReadResult, ledger: int, entry: int, confirmed: int, length: int, payload: bytes, password: bytes
+    kind: DigestType, ledger: int, entry: int, confirmed: int, length: int, payload: bytes, password: bytes
 ) -> None:
     digest = Digest(kind, password)
     stored = memoryview(digest.seal(head_of(ledger, entry, confirmed, length), payload))
@@ -43,8 +43,8 @@ def test_entries_come_back_as_they_were_sealed(
     assert (digest.entry(ledger, stored), bytes(stored[digest.offset :])) == ((entry, confirmed), payload)
 
 
-@given(st.sampled_from([ReadResult.CRC32, ReadResult.CRC32C, ReadResult.HMAC]), st.binary(max_size=60), st.data())
-def test_no_flipped_bit_goes_unnoticed(kind: ReadResult, payload: bytes, data: st.DataObject) -> None:
+@given(st.sampled_from([DigestType.CRC32, DigestType.CRC32C, DigestType.HMAC]), st.binary(max_size=60), st.data())
+def test_no_flipped_bit_goes_unnoticed(kind: DigestType, payload: bytes, data: st.DataObject) -> None:
     digest = Digest(kind, b"secret")
     stored = bytearray(digest.seal(head_of(5, 6, 4, 99), payload))
     stored[data.draw(st.integers(0, len(stored) - 1))] ^= 1 << data.draw(st.integers(0, 7))
@@ -52,8 +52,8 @@ def test_no_flipped_bit_goes_unnoticed(kind: ReadResult, payload: bytes, data: s
         digest.check(5, 6, memoryview(stored))
 
 
-@given(st.sampled_from(ReadResult), st.binary(max_size=80))
-def test_arbitrary_bytes_are_read_or_refused_as_an_entry(kind: ReadResult, stored: bytes) -> None:
+@given(st.sampled_from(DigestType), st.binary(max_size=80))
+def test_arbitrary_bytes_are_read_or_refused_as_an_entry(kind: DigestType, stored: bytes) -> None:
     with pytest.raises(DamagedEntry):
         Digest(kind).check(LONG, LONG, memoryview(stored))
 

@@ -3,12 +3,12 @@
 from collections.abc import Iterator
 from typing import Any
 
-from trueup.connectors.bookkeeper.bookie.entries import Digest, ReadResult, head_of
+from trueup.connectors.bookkeeper.bookie.entries import Digest, DigestType, head_of
 from trueup.connectors.bookkeeper.bookie.reader import LedgerReader
 from trueup.state.bookkeeper.observations import LedgerState
 from trueup.state.common.errors import Retry
 
-DIGEST = Digest(ReadResult.CRC32C)
+DIGEST = Digest(DigestType.CRC32C)
 
 
 class FakeBookies:

@@ -23,7 +23,7 @@ from tests.unit.rocketmq.peers import frame
 from tests.unit.rocketmq.stored_messages import Message
 from trueup.connectors.bookkeeper.bookie.bulk_reads import ReadConnection
 from trueup.connectors.bookkeeper.bookie.connection import BookieConnection
-from trueup.connectors.bookkeeper.bookie.entries import Digest, ReadResult, head_of
+from trueup.connectors.bookkeeper.bookie.entries import Digest, DigestType, head_of
 from trueup.connectors.bookkeeper.bookie.frames import BookieFrames
 from trueup.connectors.bookkeeper.messages import Response
 from trueup.connectors.bookkeeper.metadata import bulk, mark_codec, metadata
@@ -156,7 +156,7 @@ def in_bulk(data: bytes) -> None:
 
 
 def digested(data: bytes) -> None:
-    for kind in ReadResult:
+    for kind in DigestType:
         digest = Digest(kind, b"secret")
         for check in (lambda d=digest: d.check(7, 3, memoryview(data)), lambda d=digest: d.note(7, memoryview(data))):
             try:
@@ -331,7 +331,7 @@ DECODERS: dict[str, tuple[Callable[[bytes], Any], Sequence[bytes]]] = {
     "frames": (streamed, [struct.pack(">i", 5) + b"hello", b"\x0f\xff\xff\xff"]),
     "response": (responded, seeds.responses(Response)),
     "reads": (cut, [struct.pack(">IIqqq", 2 << 24 | 7 << 16, 0, 7, 0, 1) + (struct.pack(">i", 3) + b"abc") * 2]),
-    "entries": (digested, [Digest(kind, b"secret").seal(head_of(7, 3, 2, 9), b"payload") for kind in ReadResult]),
+    "entries": (digested, [Digest(kind, b"secret").seal(head_of(7, 3, 2, 9), b"payload") for kind in DigestType]),
     "metadata": (lambda data: metadata.decode(data, seeds.WHERE), seeds.METADATA),
     "protection": (lambda data: metadata.protection(data, "here"), seeds.METADATA),
     "bulk": (in_bulk, seeds.METADATA),

@@ -50,7 +50,8 @@ class Ring:
 
 def cheapest(bench: FragmentJudge, ring: Ring, stock: Mapping[int, int], prices: Mapping[int, float]) -> RingSearch:
     """The cheapest change of a fragment. ``stock``: the number of bookies of each class that may join it; ``prices``: a
-    number for each of these classes, of which the lowest sum wins among equally cheap changes.
+    number for each of these classes. Of equally cheap changes, the one with most racks in each write quorum wins, then
+    the one with the lowest sum of prices.
 
     If no ensemble adheres, only the lost places change, to the classes with most racks in each write quorum. Without
     enough bookies for them, the result has no places and does not adhere.
@@ -61,10 +62,11 @@ def cheapest(bench: FragmentJudge, ring: Ring, stock: Mapping[int, int], prices:
         if left < 0:
             return _fallback(bench, ring, stock, prices, complete=False)
         rings, choices = _candidates(ring.members, places, stock)
-        good = np.flatnonzero(~_fails(bench, rings, ring))
+        fails, racks = _judged(bench, rings, ring)
+        good = np.flatnonzero(~fails)
         if len(good):
-            costs = [sum(prices[code] for code in choices[at]) for at in good.tolist()]
-            return RingSearch(places, choices[int(good[int(np.argmin(costs))])])
+            costs = np.array([sum(prices[code] for code in choices[at]) for at in good.tolist()])
+            return RingSearch(places, choices[int(good[np.lexsort((costs, -racks[good]))[0]])])
     return _fallback(bench, ring, stock, prices, complete=True)
 
 
@@ -97,11 +99,12 @@ def _in_stock(some: tuple[int, ...], stock: Mapping[int, int]) -> bool:
     return all(some.count(code) <= stock[code] for code in set(some))
 
 
-def _fails(bench: FragmentJudge, rings: Column, ring: Ring) -> Column:
-    """Whether each of these ensembles does not adhere: bool[n]."""
+def _judged(bench: FragmentJudge, rings: Column, ring: Ring) -> tuple[Column, Column]:
+    """Whether each of these ensembles does not adhere, bool[n], and its fewest racks in a write quorum, int64[n]."""
     parts = [rings[at : at + _TOGETHER] for at in range(0, len(rings), _TOGETHER)]
-    failing = [bench.facts(part, ring.quorum, acks=ring.acks).fails for part in parts]
-    return np.concatenate([np.zeros(0, bool), *failing])
+    facts = [bench.facts(part, ring.quorum, acks=ring.acks) for part in parts]
+    fails = np.concatenate([np.zeros(0, bool), *(some.fails for some in facts)])
+    return fails, np.concatenate([np.zeros(0, np.int64), *(some.racks for some in facts)])
 
 
 def _fallback(
@@ -111,7 +114,7 @@ def _fallback(
     rings, choices = _candidates(ring.members, ring.lost, stock)
     if not ring.lost or not choices:
         return RingSearch(adheres=False, complete=complete)
-    racks = bench.facts(rings, ring.quorum, acks=ring.acks).racks
+    _, racks = _judged(bench, rings, ring)
     costs = np.array([sum(prices[code] for code in some) for some in choices])
-    best = int(np.lexsort((costs, -racks.astype(np.int64)))[0])
+    best = int(np.lexsort((costs, -racks))[0])
     return RingSearch(ring.lost, choices[best], adheres=False, complete=complete)

@@ -133,6 +133,27 @@ def test_the_moves_of_each_fragment_are_the_cheapest_that_make_it_adhere(planned
             assert first in found.stuck + found.unadhering
 
 
+def spread(ring: Sequence[str], quorum: int, seen: Topology) -> int:
+    """The fewest racks of writable bookies in a write quorum."""
+    rack = {bookie.id: bookie.rack for bookie in seen.bookies if bookie.status is W}
+    windows = [[ring[(at + k) % len(ring)] for k in range(quorum)] for at in range(len(ring))]
+    return min(len({rack[one] for one in window if one in rack}) for window in windows)
+
+
+@given(plans())
+@settings(max_examples=300)
+def test_no_other_bookies_in_these_places_span_more_racks(planned: Planned) -> None:
+    seen, record, joining, found = planned
+    for first, _, bookies in ranges(record):
+        ring = after(found, first, bookies)
+        places = [move.place for move in found.moves if move.first_entry == first]
+        for some in itertools.permutations(joining, len(places)):
+            other = list(bookies)
+            for place, bookie in zip(places, some, strict=True):
+                other[place] = bookie
+            assert spread(other, record["quorum"], seen) <= spread(ring, record["quorum"], seen)
+
+
 @given(plans())
 @settings(max_examples=300)
 def test_no_bookie_joins_twice_and_none_that_was_a_member(planned: Planned) -> None:

@@ -27,6 +27,7 @@ class LedgerLock:
     def __init__(self, client: ZooKeeperClient, paths: BookKeeperPaths, ledger: int, holder: str) -> None:
         self._client, self._paths, self._ledger = client, paths, ledger
         self._path = paths.lock(ledger)
+        self._session = client.session  # before the lock is made: a later one would not hold it
         data = mark_codec.vote(holder)
         try:
             self._make(data)
@@ -42,6 +43,7 @@ class LedgerLock:
     def commit(self, data: bytes, version: int) -> None:
         """Replace the metadata of the ledger if they have this version, and release the lock, in one transaction.
         Raises `Refused` if either was taken over, `Unknown` if the response was lost."""
+        self._require_session()
         operations = [
             check(self._path, OWNED),
             writing(self._paths.ledger(self._ledger), data, version),
@@ -51,6 +53,12 @@ class LedgerLock:
         if any(codes):
             changed = "its metadata" if codes.index(next(filter(None, codes))) == 1 else "its lock"
             raise Refused(f"ledger {self._ledger} as it was read, and its lock", f"{changed} changed", "decide again")
+
+    def _require_session(self) -> None:
+        """The transaction cannot check who holds the lock, and locks of other instances have the same version. A
+        request of this session is only executed while the session, and with it our lock, lives. Raises `Refused`."""
+        if self._client.session != self._session:
+            raise Refused(f"the lock of ledger {self._ledger}", "its session ended", "decide again")
 
     def release(self) -> None:
         """Delete the lock if it is still ours. Returns when it is known to be gone, or the client is closed: no other

@@ -145,6 +145,12 @@ class Copies(Protocol):
     def taken(self) -> list[CopyOutcome]:
         """The outcomes since the last call."""
 
+    def refusing(self, ledger: int) -> frozenset[str]:
+        """The bookies that refused earlier copies of a ledger."""
+
+    def forget_refusals(self, ledger: int) -> None:
+        """Try these bookies again."""
+
 
 class PlacementReconciler:
     """The board, the repairs and the orders. Safe to use from several threads."""
@@ -377,9 +383,11 @@ class PlacementReconciler:
         topology, former, findings, due = self._due(rows, fresh, repairable(self._policy.current), now_ms)
         planner = MovePlanner(topology, self._copies.used)
         for repair, row in zip(self._fresh(findings), np.flatnonzero(due).tolist(), strict=True):
-            moves = self._moves(planner, repair, fresh.isolations[int(fresh.isolation[row])], former.of(repair.ledger))
+            refusing = former.of(repair.ledger) | self._copies.refusing(repair.ledger)
+            moves = self._moves(planner, repair, fresh.isolations[int(fresh.isolation[row])], refusing)
             begun = advance(repair, RepairEvent.COPY, now_ms, moves_text(moves))
             if not moves.moves:
+                self._copies.forget_refusals(repair.ledger)
                 begun = declined(
                     begun, now_ms, self._first_wait_ms, detail="no bookie is left that can take the replicas"
                 )

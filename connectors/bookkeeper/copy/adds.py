@@ -41,7 +41,8 @@ class AddedEntries(NamedTuple):
 
 
 class RefusingTarget(Refused):
-    """This bookie does not accept the ledger: it once had it and dropped it, or is read-only. Another bookie may."""
+    """This bookie does not accept the ledger: it once had it, also as part of a copy that did not end, and dropped it.
+    Another bookie may accept it."""
 
 
 class PoisonedReplica(Stop):
@@ -66,7 +67,7 @@ class AddConnection(Closing):
 
     def add(self, ledger: int, key: bytes, entries: Iterable[tuple[int, memoryview]]) -> AddedEntries:
         """Write these entries, given with their stored bytes, which must have been verified. Returns when the bookie
-        has acknowledged all of them. Raises `RefusingTarget`, `PoisonedReplica`, `Retry`."""
+        has acknowledged all of them. Raises `Refused`, `RefusingTarget`, `PoisonedReplica`, `Retry`."""
         buffer, count, size = bytearray(), 0, 0
         for entry, stored in entries:
             buffer += _REQUEST.pack(_REQUEST.size - 4 + KEY_BYTES + len(stored), _ADD_HEAD)
@@ -121,7 +122,7 @@ def refusal(code: int, entry: int, ledger: int, bookie: str) -> TrueupError:
         todo = "choose another bookie; this one dropped the ledger, and refuses it until it restarts"
         return RefusingTarget(f"{what} to bookie {bookie}", named(code), todo)
     if code == Code.READ_ONLY:
-        return RefusingTarget(f"{what} to bookie {bookie}", named(code), "choose another bookie")
+        return Refused(f"{what} to bookie {bookie}", named(code), "choose another bookie")
     if code == Code.UNAUTHORIZED:
         todo = f"delete ledger {ledger} from this bookie, or check its bookieAuthProviderFactoryClass"
         return PoisonedReplica(f"{what} to bookie {bookie} with the key of its metadata", named(code), todo)

@@ -1,6 +1,6 @@
 """One ledger during a copy: locked, with the metadata read under the lock, until it is changed or unlocked."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from trueup.connectors.bookkeeper.bookie.striping import EnsembleRange, held, pieces
 from trueup.connectors.bookkeeper.copy.ledger_lock import LedgerLock
@@ -30,20 +30,23 @@ class LockedLedger(Closing):
         changes: Sequence[MemberChange],
         holder: str,
     ) -> None:
-        self._lock = LedgerLock(client, paths, ledger, holder)
-        self._committed = False
+        self._lock, self._path = LedgerLock(client, paths, ledger, holder), paths.ledger(ledger)
+        self._changes, self._committed = changes, False
         try:
             self.source = SourceMetadata(client, paths, ledger, version)
-            self._data = with_members(self.source.data, paths.ledger(ledger), changes)
+            with_members(self.source.data, self._path, changes)
             self.stripes = stripes(self.source.record, changes)
         except BaseException:
             self._lock.release()
             raise
 
-    def commit(self) -> None:
-        """Let the changes be in force, and unlock the ledger. Every stripe must have been copied. Raises `Refused` if
-        the ledger or the lock was changed by another one, and `Unknown`."""
-        self._lock.commit(self._data, self.source.record["version"])
+    def commit(self, without: Collection[int] = ()) -> None:
+        """Let the changes be in force, and unlock the ledger. ``without``: the first entries of fragments that stay as
+        they are; every stripe of the others must have been copied. Raises `Refused` if the ledger or the lock was
+        changed by another one, and `Unknown`."""
+        changes = [change for change in self._changes if change.first_entry not in without]
+        data = with_members(self.source.data, self._path, changes)
+        self._lock.commit(data, self.source.record["version"])
         self._committed = True
 
     def close(self) -> None:

@@ -15,6 +15,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from trueup.connectors.bookkeeper.copy.adds import RefusingTarget
 from trueup.connectors.bookkeeper.copy.ledger_copy import LockedLedger
 from trueup.connectors.bookkeeper.copy.members import MemberChange
 from trueup.connectors.bookkeeper.copy.remote_copy import CopyOrder
@@ -76,6 +77,15 @@ class CopiesUnderWay:
         self.used: Mapping[str, float] = {}
         """The share of its disks that each bookie uses, as far as it is known."""
         self._ended: list[CopyOutcome] = []
+        self._refusals: dict[int, frozenset[str]] = {}
+
+    def refusing(self, ledger: int) -> frozenset[str]:
+        """The bookies that refused earlier copies of a ledger, which its metadata do not show."""
+        return self._refusals.get(ledger, frozenset())
+
+    def forget_refusals(self, ledger: int) -> None:
+        """No other bookie is left for the ledger: these may have been restarted."""
+        self._refusals.pop(ledger, None)
 
     @property
     def running(self) -> Set[int]:
@@ -128,11 +138,22 @@ class CopiesUnderWay:
             results = self._tasks([CopyTask(self._settings(), paths, order) for order in orders], ledger)
             for damage in (damage for result in results for damage in result.damages):
                 log.warning("replica damaged", extra=damage._asdict())
-            if (error := next((result.error for result in results if result.error), None)) is not None:
-                raise error
-            held.commit()
+            errors = [
+                (order.stripe, result.error) for order, result in zip(orders, results, strict=True) if result.error
+            ]
+            self._note_refusals(ledger, [stripe.target for stripe, why in errors if isinstance(why, RefusingTarget)])
+            left = {stripe.piece.first: error for stripe, error in errors}
+            if errors and left.keys() >= {change.first_entry for change in changes}:
+                raise errors[0][1]
+            held.commit(without=left)
         entries, size = sum(result.entries for result in results), sum(result.bytes for result in results)
-        return CopyOutcome(ledger, "copied", f"{many(entries, 'entry', 'entries')} copied", entries, size)
+        said = [f"{many(entries, 'entry', 'entries')} copied"]
+        said += [f"the fragment from entry {first} on was left: {error}" for first, error in left.items()]
+        return CopyOutcome(ledger, "copied", "; ".join(said), entries, size)
+
+    def _note_refusals(self, ledger: int, bookies: Sequence[str]) -> None:
+        if bookies:
+            self._refusals[ledger] = self.refusing(ledger) | frozenset(bookies)
 
     def _tasks(self, tasks: Sequence[CopyTask], ledger: int) -> list[CopyResult]:
         """Run the tasks on the executors. Raises `Retry`."""

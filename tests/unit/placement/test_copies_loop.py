@@ -29,7 +29,13 @@ class Copies:
     def __init__(self, room: int = 2) -> None:
         self.running: dict[int, LedgerMoves] = {}
         self.ended: list[CopyOutcome] = []
-        self.most = room
+        self.most, self.refusals = room, dict[int, frozenset[str]]()
+
+    def refusing(self, ledger: int) -> frozenset[str]:
+        return self.refusals.get(ledger, frozenset())
+
+    def forget_refusals(self, ledger: int) -> None:
+        self.refusals.pop(ledger, None)
 
     @property
     def room(self) -> int:
@@ -194,3 +200,12 @@ def test_a_copy_of_an_earlier_run_is_tried_again() -> None:
     first = driven.repair(1).stage
     driven.again(int(driven.policy.decline_retry_s * 1_000))
     assert (first, driven.repair(1).stage) == (RepairStage.DECLINED, RepairStage.COPYING)
+
+
+def test_a_bookie_that_refused_a_copy_is_tried_again_when_no_other_one_is_left() -> None:
+    driven = Copying()
+    driven.copies.refusals[1] = frozenset({"b1"})
+    driven.answer(finding(1))
+    first = driven.repair(1).stage
+    driven.again(int(driven.policy.decline_retry_s * 1_000))
+    assert (first, driven.copies.running[1].moves) == (RepairStage.DECLINED, (MOVE,))

@@ -1,5 +1,6 @@
 """Placement in the world: the cluster and its operators make events, and in the end the board shows the true state."""
 
+import json
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
@@ -46,6 +47,9 @@ class PlacementPart(Part):
         leader.journal.wrote = lambda what: current.remembered() if what == "topology" else None
         eyes = Eyes(self.world, process.faults, leader.journal, current)
         hands = Hands(self.world, process.faults, eyes, current, self.stale_ms, leader.fence)
+        return self._placing(leader, eyes, hands, current)
+
+    def _placing(self, leader: Leader, eyes: Eyes, hands: Hands, current: Any) -> Placing:
         return Placing(leader, eyes, hands, self.checkpoint, current, self.parts)
 
     def taken_over(self) -> None:
@@ -211,7 +215,7 @@ class PlacementPart(Part):
         self._approve()
 
     def _set(self, name: str, value: object) -> None:
-        text = str(value).lower() if isinstance(value, bool) else f'"{value}"' if isinstance(value, str) else str(value)
+        text = json.dumps(value)
         record = {"name": name, "value": text, "at_ms": self.world.now_ms}
         self.log.append("config", name.encode(), record)
         self.world.note(f"{name} set to {text}")

@@ -28,7 +28,7 @@ from trueup.streams.journal.catch_up import CatchUp
 from trueup.streams.placement.judging import Judging
 from trueup.streams.placement.metrics import PlacementMetrics
 from trueup.streams.placement.query import TOPICS, AnswerRow, row_of
-from trueup.streams.placement.reconciler import PlacementReconciler
+from trueup.streams.placement.reconciler import Copies, PlacementReconciler
 from trueup.streams.placement.repairs.repair_workers import RepairWorkers
 from trueup.streams.placement.report import PlacementReport
 
@@ -84,6 +84,7 @@ class Placing:
         checkpoint: Checkpoint,
         checkers: Checkers,
         parts: PlacementParts,
+        copies: Copies | None = None,
     ) -> None:
         self.leader, self.journal, self.faults, self.clock = leader, leader.journal, leader.faults, leader.clock
         self.live, self.eyes, self.checkers, self.parts = leader.live, eyes, checkers, parts
@@ -97,8 +98,9 @@ class Placing:
         metrics = METRICS.of(PlacementMetrics)
         self.read = CatchUp(self.journal, TOPICS)
         self.read.begin()
+        caught_up, watch = (lambda: self.read.done), self.keeper
         self.reconciler = parts.reconciler(
-            hands, self.journal, policy, self.keeper, metrics, self.clock, BUCKETS, caught_up=lambda: self.read.done
+            hands, self.journal, policy, watch, metrics, self.clock, BUCKETS, caught_up=caught_up, copies=copies
         )
         self.reconciler.load()
         self.batches = MicroBatches(checkpoint, self.journal, self.faults, self.reconciler.batch)

@@ -5,6 +5,8 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
+from tests.simulation.copy_part import CopyPart
+from tests.simulation.copy_world import CopyWorld
 from tests.simulation.instances import Leader, Process
 from tests.simulation.model import World
 from tests.simulation.placement_part import PlacementPart
@@ -160,4 +162,5 @@ POLICIES: Mapping[str, tuple[type[World], type[PlacementPart]]] = {
     "isolation": (IsolationWorld, IsolationPart),
     "zone": (ZoneWorld, ZonePart),
     "region": (RegionWorld, RegionPart),
+    "copy": (CopyWorld, CopyPart),
 }

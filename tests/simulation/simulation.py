@@ -69,6 +69,8 @@ class Outcome:
     """The number of objects that Trueup deleted."""
     policies: int = 0
     copied: int = 0
+    recopied: int = 0
+    """The number of ledgers whose metadata a copy changed."""
     moved: int = 0
     """The number of replicas that Trueup ordered to move to another directory."""
 

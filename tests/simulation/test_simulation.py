@@ -7,8 +7,9 @@ from tests.simulation.simulation import SUBSETS, Simulation, simulate
 SEEDS, ALWAYS, TOGETHER = 1000, 300, 50
 """The first seeds run in every test run, all of them in `make release-check`."""
 ALL = max(SUBSETS, key=len)
-RARE = ("seed", "removed", "watched")
-"""What need not happen in every group of seeds; groups are watched under isolation only."""
+RARE = ("seed", "removed", "watched", "recopied")
+"""What need not happen in every group of seeds; groups are watched under isolation only, and ledgers are copied with
+the executor copy only."""
 
 
 @pytest.mark.parametrize(

@@ -44,6 +44,8 @@ class Drained:
         self._cluster, self._trueup, self._writer, self._truth = cluster, trueup, writer, truth
         self.bookie = cluster.bookie_id(NUMBER)
         self.closed = [writer.write(2, 2, 2, ENTRIES) for _ in range(LEDGERS)]
+        while not self.named():
+            self.closed.append(writer.write(2, 2, 2, ENTRIES))
         self.handle = self._open()
         self.left: list[int] = []
         """The ledgers that name the bookie when nothing but the open one is left."""

@@ -148,6 +148,7 @@ def ledger(api: ApiTarget, output: str, ledger: int) -> None:
     if details["owned"] is not None:
         _owned(details["owned"], app.now_ms)
     _fragments(details["fragments"])
+    out.bullets("What a copy would move", [*_moves(details["copy"])])
     out.bullets("What would change the verdict", details["changes"])
     out.bullets("Replicas reported as damaged", [_damage(damage, app.now_ms) for damage in details["damages"]])
     out.bullets("History", [_event(event, app.now_ms) for event in details["history"]])
@@ -220,6 +221,17 @@ def _evidence(fragment: Row) -> Iterator[str]:
     yield from fragment.get("broken") or ()
     if fragment.get("repair"):
         yield f"repair: {fragment['repair']}"
+
+
+def _moves(copy: Row | None) -> Iterator[str]:
+    for move in copy["moves"] if copy else ():
+        used = "" if move["used"] is None else f", which uses {move['used']:.0%} of its disks"
+        size = f"{many(move['entries'], 'entry', 'entries')}, {move['bytes']:,} bytes"
+        yield f"from entry {move['first_entry']} on: {size}, from {move['before']} to {move['after']}{used}"
+    for first in copy["stuck"] if copy else ():
+        yield f"from entry {first} on: nothing, no bookie is left that can take its replicas"
+    for first in copy["unadhering"] if copy else ():
+        yield f"from entry {first} on: the fragment does not adhere afterwards"
 
 
 def _distinct(windows: list[Row]) -> Iterator[Row]:

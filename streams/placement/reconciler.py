@@ -24,7 +24,6 @@ from trueup.state.bookkeeper.marks import NO_MARKS, MarkRows
 from trueup.state.bookkeeper.observations import LedgerRecord, LedgerState
 from trueup.state.bookkeeper.topology import Status, Topology
 from trueup.state.common.backoff import backoff
-from trueup.state.common.counts import many
 from trueup.state.common.errors import Retry, TrueupError
 from trueup.state.common.token_bucket import TokenBucket
 from trueup.state.placement.board import (
@@ -385,7 +384,7 @@ class PlacementReconciler:
         for repair, row in zip(self._fresh(findings), np.flatnonzero(due).tolist(), strict=True):
             refusing = former.of(repair.ledger) | self._copies.refusing(repair.ledger)
             moves = self._moves(planner, repair, fresh.isolations[int(fresh.isolation[row])], refusing)
-            begun = advance(repair, RepairEvent.COPY, now_ms, moves_text(moves))
+            begun = advance(repair, RepairEvent.COPY, now_ms, moves.text)
             if not moves.moves:
                 self._copies.forget_refusals(repair.ledger)
                 begun = declined(
@@ -395,6 +394,17 @@ class PlacementReconciler:
             self._remember([begun])
             if moves.moves:
                 self._copies.begin(repair.ledger, repair.version, moves)
+
+    def copy_of(self, record: LedgerRecord, isolation: str) -> tuple[LedgerMoves, Mapping[str, float]] | None:
+        """How a ledger would be copied now, with the share of its disks that each bookie uses. None if Trueup does not
+        copy it: the workers repair ledgers, or it is not closed."""
+        topology, closed = self._keeper.topology, record["state"] == LedgerState.CLOSED
+        if self._copies is None or topology is None or not topology.policy.copies or not closed:
+            return None
+        with self.lock:
+            former = self.board.former.at(self._clock())
+        refusing = former.of(record["ledger"]) | self._copies.refusing(record["ledger"])
+        return MovePlanner(topology, self._copies.used).moves(record, isolation, refusing), self._copies.used
 
     def _moves(self, planner: MovePlanner, repair: Repair, isolation: str, refusing: Set[str]) -> LedgerMoves:
         """The moves for a ledger; none if its metadata are not those of the decision."""
@@ -558,14 +568,6 @@ def lost_members(ledgers: Ledgers, topology: Topology) -> list[tuple[str, ...]]:
     for row, code in zip(owners.tolist(), ledgers.members[hits].tolist(), strict=True):
         members[row][ledgers.names[code]] = None
     return [tuple(names) for names in members]
-
-
-def moves_text(moves: LedgerMoves) -> str:
-    """The moves of a ledger in one line."""
-    return "; ".join(
-        f"from entry {move.first_entry} on {move.before} to {move.after}, {many(move.entries, 'entry', 'entries')}"
-        for move in moves.moves
-    )
 
 
 def _record(repair: Repair) -> Put:

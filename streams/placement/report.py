@@ -9,13 +9,13 @@ from trueup.connectors.bookkeeper.metadata.mark_codec import Mark
 from trueup.connectors.bookkeeper.metadata.rack_source import RackHealth
 from trueup.state.bookkeeper.ledgers import Column, Ledgers, concat
 from trueup.state.bookkeeper.marks import HIDDEN, MARK
-from trueup.state.bookkeeper.observations import LedgerState
+from trueup.state.bookkeeper.observations import LedgerRecord, LedgerState
 from trueup.state.bookkeeper.topology import Status, Topology
 from trueup.state.common.counts import many
 from trueup.state.common.errors import Refused
 from trueup.state.common.rules import Verdict
 from trueup.state.deletion.owners import claim_of
-from trueup.state.placement.board import Board, by_rule, riskiest, wanted, without_copies
+from trueup.state.placement.board import Board, by_rule, repairable, riskiest, wanted, without_copies
 from trueup.state.placement.lifecycle import Repair, RepairStage
 from trueup.state.placement.policy.declared import policy_text
 from trueup.state.placement.progress import counted
@@ -342,11 +342,30 @@ class PlacementReport:
             "held": shown["held"],
             "isolation": shown["isolation"],
             "changes": [*shown["changes"], *self._rack_problem(rule.id)],
+            "copy": self._copy(record, row.isolations[int(row.isolation[0])], rule.id),
             "since_ms": int(finding["since_ms"]) if finding is not None else None,
             "mark": self._marks(np.array([mark], MARK))[0] if mark is not None else None,
             "stage": repair.stage.value if repair else "",
             "history": [{"at_ms": e.at_ms, "event": e.outcome, "detail": e.detail, "by": e.who} for e in history],
             "claim": {"component": component.name.lower(), "owner": owner, "cursor": cursor},
+        }
+
+    def _copy(self, record: LedgerRecord, isolation: str, rule: str) -> Row | None:
+        """What a copy of the ledger would move; None if it needs none, or Trueup does not copy it."""
+        needs = repairable(self._policy.current)[RULES.code(rule)]
+        planned = self._reconciler.copy_of(record, isolation) if needs else None
+        if planned is None:
+            return None
+        moves, used = planned
+        entry_bytes = record["length"] / max(1, record["last_entry"] + 1)
+        return {
+            "moves": [
+                {**move._asdict(), "bytes": round(move.entries * entry_bytes), "used": used.get(move.after)}
+                for move in moves.moves
+            ],
+            "stuck": list(moves.stuck),
+            "unadhering": list(moves.unadhering),
+            "complete": moves.complete,
         }
 
     def _rack_problem(self, rule: str) -> Iterator[str]:

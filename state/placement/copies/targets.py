@@ -9,6 +9,7 @@ import numpy as np
 
 from trueup.state.bookkeeper.observations import LedgerRecord
 from trueup.state.bookkeeper.topology import Status, Topology
+from trueup.state.common.counts import many
 from trueup.state.placement.copies.search import Ring, RingSearch, cheapest
 from trueup.state.placement.policy.fragments import DEAD, FragmentJudge, fewest_racks
 from trueup.state.placement.policy.groups import groups_of
@@ -41,6 +42,14 @@ class LedgerMoves:
     """The first entries of the fragments that do not adhere after the moves."""
     complete: bool = True
     """Whether no cheaper change was left out."""
+
+    @property
+    def text(self) -> str:
+        """The moves in one line."""
+        return "; ".join(
+            f"from entry {move.first_entry} on {move.before} to {move.after}, {many(move.entries, 'entry', 'entries')}"
+            for move in self.moves
+        )
 
 
 class MovePlanner:

@@ -255,6 +255,18 @@ class FakeEngine:
         }
         return [row for row in [*rows, *([good] if every else [])] if self._placed(row["ledger"], **where)][:limit]
 
+    def _copy(self) -> dict[str, Any]:
+        move = {
+            "first_entry": 0,
+            "place": 1,
+            "before": self.members[4]["bookie"],
+            "after": self.members[2]["bookie"],
+            "entries": 100,
+            "bytes": 51200,
+            "used": 0.41,
+        }
+        return {"moves": [move], "stuck": [], "unadhering": [], "complete": True}
+
     def ledger(self, ledger: int) -> dict[str, Any]:
         row = next((row for row in self.judged if row["ledger"] == ledger), None)
         if row is None:
@@ -296,6 +308,7 @@ class FakeEngine:
                 }
             ],
             "changes": ["the return of 127.0.0.5:3181"],
+            "copy": self._copy(),
             "mark": {
                 "ledger": ledger,
                 "ours": True,

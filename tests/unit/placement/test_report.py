@@ -14,7 +14,7 @@ from trueup.connectors.bookkeeper.metadata.rack_source import RackHealth
 from trueup.state.bookkeeper.ledgers import Ledgers, concat, row
 from trueup.state.bookkeeper.marks import HIDDEN, MARK
 from trueup.state.bookkeeper.observations import LedgerState, Observation
-from trueup.state.bookkeeper.topology import UNKNOWN_RACK, Bookie, Status, Topology
+from trueup.state.bookkeeper.topology import UNKNOWN_RACK, Bookie, PlacementPolicy, Status, Topology
 from trueup.streams.bookkeeper.selection import LedgerSelection
 from trueup.streams.config.live import LiveSection
 from trueup.streams.placement.judging import Judging
@@ -308,6 +308,42 @@ def test_a_rack_map_that_cannot_be_read_is_a_source_that_is_down(unmapped: Repor
 def test_a_ledger_that_waits_for_the_rack_map_shows_its_problem(unmapped: ReportSetting) -> None:
     found = unmapped.placed.ledger(1)
     assert found["changes"][-1] == "a response of the rack map, which failed: racks.sh ended with status 1"
+
+
+@pytest.fixture
+def copying(setting: ReportSetting) -> ReportSetting:
+    """Ledger 1 has a replica on a lost bookie, and Trueup copies."""
+    driven = setting.driven
+    driven.policy = replace(driven.policy, executor="copy", copy_enabled=True)
+    bookies = tuple(
+        Bookie(name, rack, status, 0)
+        for name, rack, status in (
+            ("a1", "/a", Status.WRITABLE),
+            ("b1", "/b", Status.LOST),
+            ("b2", "/b", Status.WRITABLE),
+        )
+    )
+    driven.keeper.topology = Topology(1, 0, bookies, policy=PlacementPolicy(copies=True))
+    copies = SimpleNamespace(used={"b2": 0.4}, refusing=lambda _: frozenset())
+    driven.reconciler._copies = cast("Any", copies)
+    return setting
+
+
+def test_a_ledger_shows_what_a_copy_would_move(copying: ReportSetting) -> None:
+    move = {"first_entry": 0, "place": 1, "before": "b1", "after": "b2", "entries": 10, "bytes": 90, "used": 0.4}
+    assert copying.placed.ledger(1)["copy"] == {"moves": [move], "stuck": [], "unadhering": [], "complete": True}
+
+
+def test_a_ledger_shows_that_no_bookie_is_left_for_a_copy(copying: ReportSetting) -> None:
+    cast("Any", copying.driven.reconciler._copies).refusing = lambda _: frozenset({"b2"})
+    assert copying.placed.ledger(1)["copy"]["stuck"] == [0]
+
+
+def test_a_ledger_that_workers_repair_shows_no_copy(copying: ReportSetting) -> None:
+    topology = copying.driven.keeper.topology
+    assert topology is not None
+    copying.driven.keeper.topology = replace(topology, policy=PlacementPolicy())
+    assert copying.placed.ledger(1)["copy"] is None
 
 
 def test_racks_in_zookeeper_that_cannot_be_read_are_a_slow_source(setting: ReportSetting) -> None:

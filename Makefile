@@ -96,6 +96,10 @@ bench-scale: setup ## The placement stream at many ledgers: make bench-scale LED
 bench-deletion: setup ## Unreferenced ledgers: full comparison, time to the report, deletions per second
 	$(BIN)/python -m bench.deletion
 
+.PHONY: bench-copy
+bench-copy: setup ## Ledgers of a lost bookie: Trueup's copies beside AutoRecovery; to bench/results/copy.json
+	$(BIN)/python -m bench.copy
+
 .PHONY: bench-logdirs
 bench-logdirs: setup ## Plans of moves between log directories, beside Cruise Control's rule
 	$(BIN)/python -m bench.logdirs

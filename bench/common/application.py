@@ -3,17 +3,25 @@
 import json
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from types import MappingProxyType, TracebackType
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 import urllib3
 import yaml
 
-from bench.placement.site import Site
 from trueup.connectors.embedded.processes import Process, free_port, wait_until
+from trueup.sandbox.cluster import SandboxCluster
 
 READY_S = 240.0
 NO_LIMIT, MARKS_PER_S = 1_000_000_000, 1_000_000
+
+
+class ApplicationSite(Protocol):
+    """The cluster that Trueup watches, and the directory of both."""
+
+    root: Path
+    cluster: SandboxCluster
 
 
 class Application:
@@ -21,7 +29,10 @@ class Application:
     ``sections``: override these settings; ``ready_s``: maximum time of the start."""
 
     def __init__(
-        self, site: Site, sections: Mapping[str, Mapping[str, object]] = MappingProxyType({}), ready_s: float = READY_S
+        self,
+        site: ApplicationSite,
+        sections: Mapping[str, Mapping[str, object]] = MappingProxyType({}),
+        ready_s: float = READY_S,
     ) -> None:
         self._ready_s = ready_s
         self._root = site.root / "trueup"
@@ -70,6 +81,10 @@ class Application:
         """Ledgers by verdict."""
         status = self._ask("/api/status")
         return status["counts"] if status else {}
+
+    def judged(self, ledgers: int) -> bool:
+        """Whether it knows this number of ledgers."""
+        return sum(self.counts().values()) == ledgers
 
     def state_bytes(self) -> int:
         """Bytes of the checkpoints."""

@@ -21,7 +21,7 @@ from trueup.connectors.rocketmq.client.rights import NoRights
 from trueup.connectors.rocketmq.client.topics import Group, RocketMqTopic
 from trueup.connectors.rocketmq.client.version import ATTRIBUTES, Version, shown, version
 from trueup.connectors.rocketmq.replication import rights
-from trueup.connectors.rocketmq.replication.each_broker import Failure, ask_each_broker, worst
+from trueup.connectors.rocketmq.replication.each_broker import Failure, answers_of, ask_each_broker, worst
 from trueup.connectors.rocketmq.replication.group_settings import GroupSetter, configs_of
 from trueup.connectors.rocketmq.replication.groups import RocketMqGroups, starts
 from trueup.connectors.rocketmq.replication.heartbeat import RIP_45, RocketMqHeartbeats, queue_of
@@ -249,26 +249,18 @@ class RocketMqAdmin(Closing):
         except NoRights:
             return "no ACL"
         except Unsupported:
-            return self._first_acl() + _lacks(self._oldest())
+            return self._acl_1() + _lacks(self._oldest())
         except Stop as error:
             return f"ACL 2.0 ({error.todo} to compare rights)"
         differ = sorted(broker for broker, some in every.items() if some != every[max(every)])
         return f"ACL 2.0, other rights on {', '.join(differ)} than on {max(every)}" if differ else "ACL 2.0"
 
-    def _first_acl(self) -> str:
+    def _acl_1(self) -> str:
         """Which brokers check signatures and rights by the ACL that was before 2.0."""
-        found = {broker: self._checks_acl_1(broker) for broker in self._all_brokers()}
-        unknown, checking = ([broker for broker, on in found.items() if on is wanted] for wanted in (None, True))
-        said = [f"ACL 1.0 is unknown on {', '.join(unknown)}"] if unknown else []
-        said += [f"ACL 1.0 (plain_acl.yml) on {', '.join(checking)}"] if checking else []
-        return "".join(f"{words}; " for words in said)
-
-    def _checks_acl_1(self, broker: str) -> bool | None:
-        """None if the broker does not show its settings."""
-        try:
-            return topics.settings(self._client, broker).get("aclEnable") == "true"
-        except (Retry, Stop):
-            return None
+        settings, hidden = answers_of(self._all_brokers(), lambda broker: topics.settings(self._client, broker))
+        checking = [broker for broker, values in settings.items() if values.get("aclEnable") == "true"]
+        said = f"ACL 1.0 is unknown on {', '.join(hidden)}; " if hidden else ""
+        return said + (f"ACL 1.0 (plain_acl.yml) on {', '.join(checking)}; " if checking else "")
 
     def problems(self) -> list[str]:
         """Problems of the options."""

@@ -13,15 +13,21 @@ Failure = Retry | Stop
 def ask_each_broker(
     brokers: Iterable[str], ask: Callable[[str], Answer]
 ) -> tuple[dict[str, Answer], dict[str, Failure]]:
-    """The answers by broker, and the errors of the brokers without one. Raises `worst` of them if no broker answers."""
+    """As `answers_of`. Raises `worst` of the errors if no broker answers."""
+    answers, failed = answers_of(brokers, ask)
+    if failed and not answers:
+        raise worst(failed.values())
+    return answers, failed
+
+
+def answers_of(brokers: Iterable[str], ask: Callable[[str], Answer]) -> tuple[dict[str, Answer], dict[str, Failure]]:
+    """The answers by broker, and the errors of the brokers without one."""
     answers, failed = dict[str, Answer](), dict[str, Failure]()
     for broker in brokers:
         try:
             answers[broker] = ask(broker)
         except (Retry, Stop) as error:
             failed[broker] = error
-    if failed and not answers:
-        raise worst(failed.values())
     return answers, failed
 
 

@@ -65,8 +65,7 @@ def cheapest(bench: FragmentJudge, ring: Ring, stock: Mapping[int, int], prices:
         fails, racks = _judged(bench, rings, ring)
         good = np.flatnonzero(~fails)
         if len(good):
-            costs = np.array([sum(prices[code] for code in choices[at]) for at in good.tolist()])
-            return RingSearch(places, choices[int(good[np.lexsort((costs, -racks[good]))[0]])])
+            return RingSearch(places, _best([choices[at] for at in good.tolist()], racks[good], prices))
     return _fallback(bench, ring, stock, prices, complete=True)
 
 
@@ -115,6 +114,10 @@ def _fallback(
     if not ring.lost or not choices:
         return RingSearch(adheres=False, complete=complete)
     _, racks = _judged(bench, rings, ring)
+    return RingSearch(ring.lost, _best(choices, racks, prices), adheres=False, complete=complete)
+
+
+def _best(choices: Sequence[tuple[int, ...]], racks: Column, prices: Mapping[int, float]) -> tuple[int, ...]:
+    """The choice with most racks, and of these the one with the lowest sum of prices. ``racks``: int64[n]."""
     costs = np.array([sum(prices[code] for code in some) for some in choices])
-    best = int(np.lexsort((costs, -racks))[0])
-    return RingSearch(ring.lost, choices[best], adheres=False, complete=complete)
+    return choices[int(np.lexsort((costs, -racks))[0])]

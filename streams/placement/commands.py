@@ -224,13 +224,15 @@ def _evidence(fragment: Row) -> Iterator[str]:
 
 
 def _moves(copy: Row | None) -> Iterator[str]:
-    for move in copy["moves"] if copy else ():
+    if copy is None:
+        return
+    for move in copy["moves"]:
         used = "" if move["used"] is None else f", which uses {move['used']:.0%} of its disks"
         size = f"{many(move['entries'], 'entry', 'entries')}, {move['bytes']:,} bytes"
         yield f"from entry {move['first_entry']} on: {size}, from {move['before']} to {move['after']}{used}"
-    for first in copy["stuck"] if copy else ():
+    for first in copy["stuck"]:
         yield f"from entry {first} on: nothing, no bookie is left that can take its replicas"
-    for first in copy["unadhering"] if copy else ():
+    for first in copy["unadhering"]:
         yield f"from entry {first} on: the fragment does not adhere afterwards"
 
 

@@ -143,7 +143,7 @@ class CopiesUnderWay:
             ]
             self._note_refusals(ledger, [stripe.target for stripe, why in errors if isinstance(why, RefusingTarget)])
             left = {stripe.piece.first: error for stripe, error in errors}
-            if errors and left.keys() >= {change.first_entry for change in changes}:
+            if left.keys() >= {change.first_entry for change in changes}:
                 raise errors[0][1]
             held.commit(without=left)
         entries, size = sum(result.entries for result in results), sum(result.bytes for result in results)

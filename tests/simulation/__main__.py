@@ -22,7 +22,9 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=None, help="how many (1000, or 1 if --seed is given)")
     parser.add_argument("--seed", type=int, default=None, help="the first one")
     parser.add_argument("--only", nargs="+", default=(), choices=max(SUBSETS, key=len), help="these parts of the world")
-    parser.add_argument("--policy", default="rack", choices=POLICIES, help="the placement policy")
+    parser.add_argument(
+        "--policy", default="rack", choices=POLICIES, help="the placement policy, or copy: rack, repaired by copy"
+    )
     parser.add_argument("--verbose", action="store_true", help="show everything that happened")
     given = parser.parse_args()
     first = given.seed or 0

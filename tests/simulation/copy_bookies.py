@@ -87,7 +87,7 @@ class CopyConnection:
 
     def _read(self, ledger: int, entries: Sequence[int]) -> tuple[int, list[bytes]]:
         """The first of these entries up to one that is missing, and the code of the first."""
-        replica = self._world.disks.get(self.name, {}).get(ledger)
+        replica = self._world.replica(self.name, ledger)
         found = list[bytes]()
         for entry in entries:
             if replica is None or entry not in replica.entries:
@@ -98,7 +98,7 @@ class CopyConnection:
     def _added(self, head: int, body: bytes) -> bytes:
         key, entry_bytes = body[:KEY_BYTES], body[KEY_BYTES:]
         ledger, entry = _IDS.unpack_from(entry_bytes)
-        bookie, replica = self._world.bookies[self.name], self._world.disks.get(self.name, {}).get(ledger)
+        bookie, replica = self._world.bookies[self.name], self._world.replica(self.name, ledger)
         if bookie.state == "readonly":
             code = READ_ONLY
         elif bookie.refuses(ledger, self._world.now_ms):

@@ -1,6 +1,6 @@
 """Invariants of copies, beside those of `checkers`: what is written to bookies, and what metadata name afterwards."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 
@@ -54,15 +54,13 @@ class CopyOracle(DrainOracle):
         return bool(refusing) and can_refill(ensemble, away, self.racks, frozenset())
 
     def moved(self, ledger: Ledger, ensemble: Sequence[str], _refusing: frozenset[str]) -> Rank:
-        found = next(better(ensemble, ledger.quorum, self.racks.choosable(), self.racks, anew=True), None)
-        return Rank.RACKS_BLOCKED if found is None else Rank.RACKS_DRIFTED
+        placeable = can_adhere(ensemble, ledger.quorum, self.racks.choosable(), self.racks, anew=True)
+        return Rank.RACKS_DRIFTED if placeable else Rank.RACKS_BLOCKED
 
 
-def better(
-    ensemble: Sequence[str], quorum: int, joining: Sequence[str], racks: Racks, anew: bool = False
-) -> Iterator[list[str]]:
-    """Ensembles that adhere and contain members and these bookies; one of each distribution over racks. ``anew``: of
-    these bookies alone."""
+def can_adhere(ensemble: Sequence[str], quorum: int, joining: Sequence[str], racks: Racks, anew: bool = False) -> bool:
+    """Whether an ensemble of members and these bookies adheres. ``anew``: no member stays. One ensemble is tried of
+    those with the same distribution over racks."""
     by_rack: dict[str, list[str]] = {}
     for bookie in joining:
         by_rack.setdefault(racks.rack[bookie], []).append(bookie)
@@ -71,7 +69,8 @@ def better(
             left = {rack: iter(some) for rack, some in by_rack.items()}
             found = [b if rack is None else next(left[rack]) for b, rack in zip(ensemble, places, strict=True)]
             if adheres(found, quorum, racks):
-                yield found
+                return True
+    return False
 
 
 class CopyCheckers(Checkers):
@@ -102,7 +101,8 @@ class CopyCheckers(Checkers):
         ledger, about = self.world.ledgers.get(number), f"ledger {number}"
         self.expect(number, moves)
         if self.policy.mode == "observe" or self.policy.paused or not self.copying:
-            raise Violation(f"{about} was copied with {self.policy.mode}, {self.policy.executor}, paused")
+            policy = self.policy
+            raise Violation(f"{about} was copied with {policy.mode}, {policy.executor}, paused {policy.paused}")
         if self.policy.mode == "approve" and self.approved.get(number) != version:
             raise Violation(f"{about} was copied in version {version}, approved {self.approved.get(number)}")
         if running >= AT_ONCE:
@@ -225,7 +225,7 @@ class CopyCheckers(Checkers):
         racks = self.oracle().racks
         if adheres(fragment.bookies, ledger.quorum, racks):
             return False
-        return next(better(fragment.bookies, ledger.quorum, joining, racks), None) is not None
+        return can_adhere(fragment.bookies, ledger.quorum, joining, racks)
 
     def stored_everywhere(self) -> None:
         """Every live member has its entries, unless the bookie itself lost them."""

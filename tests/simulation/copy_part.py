@@ -37,12 +37,24 @@ class CopyPlacing(Placing):
         self.copies.step(calm=not self.faults.on)
 
 
+class CopyHands(Hands):
+    """Also reads the metadata of single ledgers."""
+
+    world: CopyWorld
+
+    def record(self, number: int) -> LedgerRecord | None:
+        self.faults.acting()
+        ledger = self.world.ledgers.get(number)
+        return None if ledger is None or ledger.unreadable else self.world.record(ledger)
+
+
 class CopyPart(PlacementPart):
     """Trueup copies ledgers, or lets workers repair them, as operators switch. They also drain bookies."""
 
     world: CopyWorld
     checkers: CopyCheckers
     watch = CopyCheckers
+    acts = CopyHands
 
     def _policy(self) -> PlacementSettings:
         rng, policy = self.rng, super()._policy()
@@ -55,12 +67,6 @@ class CopyPart(PlacementPart):
         self.every, self.stopped_ms = list[SimulatedCopies](), dict[int, int]()
 
     def _placing(self, leader: Leader, eyes: Eyes, hands: Hands, current: Any) -> Placing:
-        def record(number: int) -> LedgerRecord | None:
-            leader.faults.acting()
-            ledger = self.world.ledgers.get(number)
-            return None if ledger is None or ledger.unreadable else self.world.record(ledger)
-
-        hands.record = record  # type: ignore[attr-defined]
         copies = SimulatedCopies(self.world, leader, current)
         self.every = [*(some for some in self.every if not some.idle), copies]
         return CopyPlacing(leader, eyes, hands, self.checkpoint, current, self.parts, copies=copies)

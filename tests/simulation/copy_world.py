@@ -58,11 +58,15 @@ class SessionLock(Lock):
     version: int = 0
 
 
+def entries_of(fragment: Fragment) -> range:
+    """The entries of a fragment."""
+    return range(fragment.first_entry, fragment.first_entry + fragment.entries)
+
+
 def held(fragment: Fragment, bookie: str, quorum: int) -> list[int]:
     """The entries of a fragment that this member holds."""
     size = len(fragment.bookies)
-    every = range(fragment.first_entry, fragment.first_entry + fragment.entries)
-    return [e for e in every if bookie in (fragment.bookies[at] for at in write_set(e, size, quorum))]
+    return [e for e in entries_of(fragment) if bookie in (fragment.bookies[at] for at in write_set(e, size, quorum))]
 
 
 class CopyWorld(World):
@@ -103,13 +107,21 @@ class CopyWorld(World):
 
     # What bookies store
 
-    def replica(self, bookie: str, ledger: int) -> Replica:
-        """The replica of a ledger, made if there is none."""
-        return self.disks.setdefault(bookie, {}).setdefault(ledger, Replica(key_of(ledger)))
+    def made(self, bookie: str, ledger: int, key: bytes) -> Replica:
+        """The replica of a ledger; a new one with this key if there is none."""
+        return self.disks.setdefault(bookie, {}).setdefault(ledger, Replica(key))
+
+    def replica(self, bookie: str, ledger: int) -> Replica | None:
+        """The replica of a ledger."""
+        return self.disks.get(bookie, {}).get(ledger)
+
+    def _write(self, bookie: str, ledger: int, entry: int) -> None:
+        """The writer, or a worker, stores an entry."""
+        self.made(bookie, ledger, key_of(ledger)).entries[entry] = stored(ledger, entry)
 
     def intact(self, bookie: str, ledger: int, entry: int) -> bool:
         """Whether a bookie stores the bytes of an entry, so that a client can read them."""
-        replica = self.disks.get(bookie, {}).get(ledger)
+        replica = self.replica(bookie, ledger)
         if replica is None or replica.key != key_of(ledger):
             return False
         return replica.entries.get(entry) == stored(ledger, entry)
@@ -117,11 +129,10 @@ class CopyWorld(World):
     def readable(self, ledger: Ledger, fragment: Fragment) -> bool:
         """Whether a live member has each entry of a fragment."""
         here = [bookie for bookie in fragment.bookies if self.up(bookie)]
-        every = range(fragment.first_entry, fragment.first_entry + fragment.entries)
         members = windows(fragment.bookies, ledger.quorum)
         return all(
             any(b in here and self.intact(b, ledger.id, entry) for b in members[entry % len(fragment.bookies)])
-            for entry in every
+            for entry in entries_of(fragment)
         )
 
     def add(self, ledger: Ledger) -> None:
@@ -130,15 +141,15 @@ class CopyWorld(World):
         for entry in range(before, _entries(ledger)):
             bookies = ledger.fragments[-1].bookies
             for at in write_set(entry, len(bookies), ledger.quorum):
-                self.replica(bookies[at], ledger.id).entries[entry] = stored(ledger.id, entry)
+                self._write(bookies[at], ledger.id, entry)
 
     def _move(self, ledger: Ledger, at: int, targets: dict[int, str]) -> bool:
         fragment = ledger.fragments[at]
         if not self.readable(ledger, fragment) or not super()._move(ledger, at, targets):
             return False
         for bookie in targets.values():  # workers copy all entries of a fragment
-            for entry in range(fragment.first_entry, fragment.first_entry + fragment.entries):
-                self.replica(bookie, ledger.id).entries[entry] = stored(ledger.id, entry)
+            for entry in entries_of(fragment):
+                self._write(bookie, ledger.id, entry)
         return True
 
     def _collect(self) -> None:
@@ -154,9 +165,8 @@ class CopyWorld(World):
 
     def keep(self, bookie: str, ledger: int, key: bytes, entry: int, body: bytes) -> None:
         """A bookie stores an entry of a copy, or forgets it. What no metadata name is collected later."""
-        keeper = self.bookies[bookie]
-        replica = self.disks.setdefault(bookie, {}).setdefault(ledger, Replica(key))
-        keeper.handles.add(ledger)
+        replica = self.made(bookie, ledger, key)
+        self.bookies[bookie].handles.add(ledger)
         if self.rng.random() < self.careless:
             self.lacking.add((bookie, ledger, entry))
         else:

@@ -17,13 +17,11 @@ from tests.simulation.copy_zookeeper import PATHS, CopySession
 from tests.simulation.faults import Crash
 from tests.simulation.instances import Leader
 from trueup.connectors.bookkeeper.bookie import bulk_reads
-from trueup.connectors.bookkeeper.bookie.reader import Damage
 from trueup.connectors.bookkeeper.copy import adds, ledger_lock
-from trueup.connectors.bookkeeper.copy.remote_copy import copied
 from trueup.connectors.zookeeper.client import ZooKeeperClient
 from trueup.state.common.errors import TrueupError
 from trueup.state.placement.copies.targets import LedgerMoves
-from trueup.streams.placement.repairs.copy_task import CopyResult, CopyTask
+from trueup.streams.placement.repairs.copy_task import CopyResult, CopyTask, copy_stripe
 from trueup.streams.placement.repairs.copying import CopiesUnderWay
 
 STEPS = (0, 1, 2, 5, 20, 100)
@@ -162,19 +160,16 @@ class SimulatedCopies(CopiesUnderWay):
         return results
 
     def _task(self, task: CopyTask, ledger: int) -> CopyResult:
-        """As `copy_task.run`, with the clock of the world."""
+        """As `copy_task.run`, with a session of the simulated cluster and the clock of the world."""
         client = self._tasks_of[ledger] = CopySession(self._world, self._leader.faults, self._pause)
-        damages = list[Damage]()
         self._checkers.task(ledger, client)
         try:
-            clock = lambda: self._world.now_ms / 1000  # noqa: E731
-            done = copied(cast("ZooKeeperClient", client), PATHS, task.order, 10.0, None, damages.append, clock)
-        except TrueupError as error:
-            return CopyResult(damages=tuple(damages), error=error)
+            return copy_stripe(
+                cast("ZooKeeperClient", client), PATHS, task.order, None, lambda: self._world.now_ms / 1000
+            )
         finally:
             self._tasks_of.pop(ledger, None)
             client.close(wait=False)
-        return CopyResult(done.entries, done.bytes, tuple(damages))
 
     def kill(self) -> None:
         """The process ends. Tasks may run on, on an executor elsewhere."""

@@ -22,6 +22,7 @@ class PlacementPart(Part):
 
     name = "placement"
     watch: type[Checkers] = Checkers
+    acts: type[Hands] = Hands
 
     def __init__(self, around: Surroundings, parts: PlacementParts) -> None:
         super().__init__(around)
@@ -46,7 +47,7 @@ class PlacementPart(Part):
         self.checkers.restarted()
         leader.journal.wrote = lambda what: current.remembered() if what == "topology" else None
         eyes = Eyes(self.world, process.faults, leader.journal, current)
-        hands = Hands(self.world, process.faults, eyes, current, self.stale_ms, leader.fence)
+        hands = self.acts(self.world, process.faults, eyes, current, self.stale_ms, leader.fence)
         return self._placing(leader, eyes, hands, current)
 
     def _placing(self, leader: Leader, eyes: Eyes, hands: Hands, current: Any) -> Placing:

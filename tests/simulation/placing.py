@@ -98,9 +98,16 @@ class Placing:
         metrics = METRICS.of(PlacementMetrics)
         self.read = CatchUp(self.journal, TOPICS)
         self.read.begin()
-        caught_up, watch = (lambda: self.read.done), self.keeper
         self.reconciler = parts.reconciler(
-            hands, self.journal, policy, watch, metrics, self.clock, BUCKETS, caught_up=caught_up, copies=copies
+            hands,
+            self.journal,
+            policy,
+            self.keeper,
+            metrics,
+            self.clock,
+            BUCKETS,
+            caught_up=lambda: self.read.done,
+            copies=copies,
         )
         self.reconciler.load()
         self.batches = MicroBatches(checkpoint, self.journal, self.faults, self.reconciler.batch)

@@ -31,7 +31,8 @@ from trueup.streams.placement import reconciler
 
 SEEDS, ALWAYS, TOGETHER = 300, 100, 25
 """The first seeds run in every test run, all of them in `make release-check`."""
-PARTS = (("placement",), ("placement", "pulsar"))
+PLACEMENT = ("placement",)
+PARTS = (PLACEMENT, (*PLACEMENT, "pulsar"))
 HAPPENS = ("steps", "crashes", "marks", "repaired", "recopied")
 """What happens in every group of seeds."""
 
@@ -42,9 +43,6 @@ HAPPENS = ("steps", "crashes", "marks", "repaired", "recopied")
 def test_no_checker_complains(first: int) -> None:
     outcomes = [vars(simulate(seed, None, PARTS[seed % 2], "copy")) for seed in range(first, first + TOGETHER)]
     assert [name for name in HAPPENS if not sum(outcome[name] for outcome in outcomes)] == []
-
-
-PLACEMENT = ("placement",)
 
 
 def found(says: str, parts: Parts | None = None) -> bool:
@@ -86,16 +84,20 @@ class Unlocked(LedgerLock):
         pass
 
 
-def test_a_copy_without_the_lock_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def unlocked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ledger_copy, "LedgerLock", Unlocked)
     monkeypatch.setattr(remote_copy, "_while_locked", lambda entries, *_: entries)
+
+
+@pytest.mark.usefixtures("unlocked")
+def test_a_copy_without_the_lock_is_caught() -> None:
     assert found("without its lock")
 
 
+@pytest.mark.usefixtures("unlocked")
 def test_a_copy_that_is_collected_for_want_of_a_lock_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """The harm is found by itself."""
-    monkeypatch.setattr(ledger_copy, "LedgerLock", Unlocked)
-    monkeypatch.setattr(remote_copy, "_while_locked", lambda entries, *_: entries)
     monkeypatch.setattr(CopyCheckers, "locked", lambda *_: None)
     assert found("without its entries")
 

@@ -1,11 +1,15 @@
 """What a Spark task does: it copies one stripe of a ledger that the driver has locked. No secret is passed to it."""
 
+import ssl
+import time
+from collections.abc import Callable
 from typing import NamedTuple
 
 from trueup.connectors.bookkeeper.bookie.reader import Damage
 from trueup.connectors.bookkeeper.bookie.security import bookie_tls
 from trueup.connectors.bookkeeper.copy.remote_copy import CopyOrder, copied
 from trueup.connectors.bookkeeper.metadata.layout import BookKeeperPaths
+from trueup.connectors.zookeeper.client import ZooKeeperClient
 from trueup.connectors.zookeeper.session import client_of
 from trueup.state.common.errors import TrueupError
 from trueup.state.settings.settings import ClusterSettings
@@ -36,14 +40,27 @@ class CopyResult(NamedTuple):
 
 def run(task: CopyTask) -> CopyResult:
     """Copy the stripe of a task."""
-    damages: list[Damage] = []
     try:
         client = client_of(task.cluster).open()
         try:
-            tls = bookie_tls(task.cluster.bookies)
-            done = copied(client, task.paths, task.order, BOOKIE_S, tls, damages.append)
+            return copy_stripe(client, task.paths, task.order, bookie_tls(task.cluster.bookies))
         finally:
             client.shut()
+    except TrueupError as error:
+        return CopyResult(error=error)
+
+
+def copy_stripe(
+    client: ZooKeeperClient,
+    paths: BookKeeperPaths,
+    order: CopyOrder,
+    tls: ssl.SSLContext | None,
+    clock: Callable[[], float] = time.monotonic,
+) -> CopyResult:
+    """Copy a stripe with this session."""
+    damages: list[Damage] = []
+    try:
+        done = copied(client, paths, order, BOOKIE_S, tls, damages.append, clock)
     except TrueupError as error:
         return CopyResult(damages=tuple(damages[:MOST_DAMAGES]), error=error)
     return CopyResult(done.entries, done.bytes, tuple(damages[:MOST_DAMAGES]))

@@ -51,11 +51,23 @@ def records(draw: st.DrawFn, seen: Topology) -> LedgerRecord:
     }
 
 
-def adheres(ring: Sequence[str], quorum: int, seen: Topology) -> bool:
+def spread(ring: Sequence[str], quorum: int, seen: Topology) -> int:
+    """The fewest racks of writable bookies in a write quorum."""
     rack = {bookie.id: bookie.rack for bookie in seen.bookies if bookie.status is W}
     windows = [[ring[(at + k) % len(ring)] for k in range(quorum)] for at in range(len(ring))]
-    least = min(quorum, seen.min_racks)
-    return all(len({rack[one] for one in window if one in rack}) >= least for window in windows)
+    return min(len({rack[one] for one in window if one in rack}) for window in windows)
+
+
+def adheres(ring: Sequence[str], quorum: int, seen: Topology) -> bool:
+    return spread(ring, quorum, seen) >= min(quorum, seen.min_racks)
+
+
+def exchanged(bookies: Sequence[str], places: Sequence[int], some: Sequence[str]) -> list[str]:
+    """The ensemble with other bookies at these places."""
+    ring = list(bookies)
+    for place, bookie in zip(places, some, strict=True):
+        ring[place] = bookie
+    return ring
 
 
 def entries_at(place: int, first: int, last: int, size: int, quorum: int) -> int:
@@ -92,10 +104,7 @@ def possible(bookies: list[str], joining: list[str], seen: Topology, quorum: int
     ):
         if {at for at, bookie in enumerate(bookies) if bookie in lost} <= set(places):
             for some in itertools.permutations(joining, len(places)):
-                ring = list(bookies)
-                for place, bookie in zip(places, some, strict=True):
-                    ring[place] = bookie
-                if adheres(ring, quorum, seen):
+                if adheres(exchanged(bookies, places, some), quorum, seen):
                     found.append(places)
                     break
     return found
@@ -133,13 +142,6 @@ def test_the_moves_of_each_fragment_are_the_cheapest_that_make_it_adhere(planned
             assert first in found.stuck + found.unadhering
 
 
-def spread(ring: Sequence[str], quorum: int, seen: Topology) -> int:
-    """The fewest racks of writable bookies in a write quorum."""
-    rack = {bookie.id: bookie.rack for bookie in seen.bookies if bookie.status is W}
-    windows = [[ring[(at + k) % len(ring)] for k in range(quorum)] for at in range(len(ring))]
-    return min(len({rack[one] for one in window if one in rack}) for window in windows)
-
-
 @given(plans())
 @settings(max_examples=300)
 def test_no_other_bookies_in_these_places_span_more_racks(planned: Planned) -> None:
@@ -148,9 +150,7 @@ def test_no_other_bookies_in_these_places_span_more_racks(planned: Planned) -> N
         ring = after(found, first, bookies)
         places = [move.place for move in found.moves if move.first_entry == first]
         for some in itertools.permutations(joining, len(places)):
-            other = list(bookies)
-            for place, bookie in zip(places, some, strict=True):
-                other[place] = bookie
+            other = exchanged(bookies, places, some)
             assert spread(other, record["quorum"], seen) <= spread(ring, record["quorum"], seen)
 
 

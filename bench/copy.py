@@ -55,9 +55,7 @@ COPY: Mapping[str, Mapping[str, object]] = {
     "spark": {"master": "local[4]"},
 }
 FASTER = {"shipped": 5.0, "tuned": 1.5}
-
-
-NAMES = ("shipped", "tuned", "copy")
+NAMES = (*FASTER, "copy")
 ROUNDS = 3
 
 
@@ -69,6 +67,11 @@ class Work(NamedTuple):
     entry_bytes: int
 
     @property
+    def megabytes(self) -> float:
+        """The size of all ledgers."""
+        return self.ledgers * self.ledger_bytes / (1 << 20)
+
+    @property
     def what(self) -> str:
         """As text."""
         ledgers, size = many(self.ledgers, "ledger"), self.ledger_bytes >> 20
@@ -76,7 +79,7 @@ class Work(NamedTuple):
 
 
 class Repaired(NamedTuple):
-    """How long a contender took, and the CPU seconds of the contender and of all bookies."""
+    """How long a contender took, and the CPU seconds of the contender and of all bookies for each MB."""
 
     seconds: float
     cpu_s: float
@@ -131,7 +134,7 @@ class CopySite:
         """CPU seconds of the bookies that live on."""
         return cpu_s(*(bookie.pid or 0 for number, bookie in self.cluster.bookies.items() if number != LOST))
 
-    def lose(self, ledgers: Sequence[int], pids: Sequence[int]) -> Repaired:
+    def lose(self, ledgers: Sequence[int], megabytes: float, pids: Sequence[int]) -> Repaired:
         """Kill the bookie and wait until the contender with these processes has repaired all ledgers."""
         spent, bookies = cpu_s(*pids), self.bookies_cpu_s()
         self.cluster.kill(f"bookie{LOST}")
@@ -141,7 +144,8 @@ class CopySite:
             if time.monotonic() - begun > LIMIT_S:
                 raise Failed(f"{left} ledgers still name the lost bookie after {LIMIT_S:.0f} s")
             time.sleep(POLL_S)
-        return Repaired(time.monotonic() - begun, cpu_s(*pids) - spent, self.bookies_cpu_s() - bookies)
+        taken, spent, bookies = time.monotonic() - begun, cpu_s(*pids) - spent, self.bookies_cpu_s() - bookies
+        return Repaired(taken, spent / megabytes, bookies / megabytes)
 
 
 @contextmanager
@@ -164,9 +168,9 @@ def daemons(site: CopySite, settings: Mapping[str, object]) -> Iterator[list[int
 
 @contextmanager
 def trueup(site: CopySite, ledgers: int) -> Iterator[list[int]]:
-    """The application with executor copy; yields its process id when it has judged all ledgers."""
+    """The application with executor copy; yields its process id when all ledgers are true."""
     with Application(site, COPY) as application:
-        wait_until(lambda: application.judged(ledgers), LIMIT_S, "all ledgers to be judged")
+        wait_until(lambda: application.counts().get("true") == ledgers, LIMIT_S, "all ledgers to be true")
         yield [application.pid]
     shutil.rmtree(site.root / "trueup", ignore_errors=True)
 
@@ -184,14 +188,15 @@ def measured(site: CopySite, name: str, work: Work) -> Repaired:
     with LedgerWriter(site.cluster, work.entry_bytes, "writer") as writer:
         written = site.write(writer, work.ledgers, entries)
         with contender(site, name, work.ledgers) as pids:
-            found = site.lose(written, pids)
+            found = site.lose(written, work.megabytes, pids)
         for ledger in written[:READ_BACK]:
             if writer.verify(ledger, entries).read != entries:
                 raise Failed(f"entries of ledger {ledger} are lost after {name}")
         for ledger in written:
             writer.delete(ledger)
     site.cluster.start(f"bookie{LOST}")
-    tell(f"{work.what}: {name} {found.seconds:.1f} s, CPU {found.cpu_s:.1f} s, bookies {found.bookies_cpu_s:.1f} s")
+    spent = f"CPU {found.cpu_s * 1000:.1f} ms/MB, of bookies {found.bookies_cpu_s * 1000:.1f} ms/MB"
+    tell(f"{work.what}: {name} {found.seconds:.1f} s, {spent}")
     return found
 
 
@@ -201,16 +206,15 @@ def figures(site: CopySite, work: Work, rounds: int) -> Iterator[Row]:
     for _ in range(rounds):
         for name in NAMES:
             found[name].append(measured(site, name, work))
-    megabytes = work.ledgers * work.ledger_bytes / (1 << 20)
-    ours = found["copy"]
-    for name, peer in (("shipped", found["shipped"]), ("tuned", found["tuned"])):
-        target = FASTER[name] if work.ledgers > 1 else 0.0
-        seconds = [one.seconds for one in peer], [one.seconds for one in ours]
-        yield rows.less(f"{work.what}, AutoRecovery {name}", "s", *seconds, target)
-        spent = [one.cpu_s / megabytes for one in peer], [one.cpu_s / megabytes for one in ours]
-        yield rows.less(f"  CPU of daemons or Trueup, {name}", "s/MB", *spent)
-        stored = [one.bookies_cpu_s / megabytes for one in peer], [one.bookies_cpu_s / megabytes for one in ours]
-        yield rows.less(f"  CPU of bookies, {name}", "s/MB", *stored)
+    for name, target in FASTER.items():
+        titles = (
+            (f"{work.what}, AutoRecovery {name}", "s", target if work.ledgers > 1 else 0.0),
+            (f"  CPU of daemons or Trueup, {name}", "s/MB", 0.0),
+            (f"  CPU of bookies, {name}", "s/MB", 0.0),
+        )
+        columns = (zip(*found[who], strict=True) for who in (name, "copy"))
+        for (what, unit, least), peer, ours in zip(titles, *columns, strict=True):
+            yield rows.less(what, unit, peer, ours, least)
 
 
 def main() -> int:

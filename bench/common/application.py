@@ -82,10 +82,6 @@ class Application:
         status = self._ask("/api/status")
         return status["counts"] if status else {}
 
-    def judged(self, ledgers: int) -> bool:
-        """Whether it knows this number of ledgers."""
-        return sum(self.counts().values()) == ledgers
-
     def state_bytes(self) -> int:
         """Bytes of the checkpoints."""
         folder = self._root / "data" / "checkpoints"
